@@ -9,7 +9,7 @@ use consilience_core::ask::Sum;
 use consilience_core::compress::code::{Code, Integer, Layout};
 use consilience_core::compress::{Channel, CodeChoice, Compressor, Message};
 use consilience_core::model::{
-    Design, Family, Gaussian, Glm, Isotropic, Model, Prior, Rows, Single, Softmax,
+    Design, Gaussian, Glm, GlmFamily, Isotropic, Model, Prior, Rows, Single, Softmax,
 };
 use consilience_core::protocol::{Ledger, exchange};
 use consilience_core::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
@@ -184,7 +184,7 @@ mod gradient {
                 Glm::new(
                     Design::dense(normals(3, 20_000), 20).unwrap(),
                     normals(4, 1000),
-                    Family::Gaussian { variance: 1.0 },
+                    GlmFamily::Gaussian { variance: 1.0 },
                 )
                 .unwrap(),
             ),
@@ -192,7 +192,7 @@ mod gradient {
                 Glm::new(
                     Design::dense(normals(3, 20_000), 20).unwrap(),
                     labels(1000),
-                    Family::Bernoulli,
+                    GlmFamily::Bernoulli,
                 )
                 .unwrap(),
             ),
@@ -203,7 +203,7 @@ mod gradient {
                     Glm::new(
                         Design::sparse((0..1628).map(row), 123).unwrap(),
                         labels(1628),
-                        Family::Bernoulli,
+                        GlmFamily::Bernoulli,
                     )
                     .unwrap(),
                 )

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Design, Family, Glm, Model, Prior};
+use consilience_core::model::{Design, Glm, GlmFamily, Model, Prior};
 use consilience_core::protocol::{Device, Event, Ledger, exchange};
 use consilience_core::rng::{ClientId, Seed};
 use consilience_core::sampler::{Batch, Keys, Recipe, Sampler, Uplink};
@@ -81,7 +81,7 @@ impl Growth {
                 .map_err(|e| e.to_string())?;
             let labels =
                 (0..rows).map(|k| f64::from(u8::from((k + i).is_multiple_of(3)))).collect();
-            Ok(Arc::new(Glm::new(design, labels, Family::Bernoulli).map_err(|e| e.to_string())?))
+            Ok(Arc::new(Glm::new(design, labels, GlmFamily::Bernoulli).map_err(|e| e.to_string())?))
         };
         let potentials = (0..clients).map(client).collect::<Result<_, _>>()?;
         let step = Schedule::Constant(1e-6);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use consilience_core::sampler::exact::Law;
+use consilience_core::sampler::exact::StationaryLaw;
 use consilience_engine::config::Config;
 use consilience_engine::exact::laws;
 use consilience_engine::plan::Plan;
@@ -27,7 +27,7 @@ pub fn exact(command: &ExactCommand) -> Result<(), Failure> {
     let step = plan.step().largest();
     if command.json {
         let d = law.mean.len();
-        let show = |law: &Law| {
+        let show = |law: &StationaryLaw| {
             json!({
             "mean": law.mean, "covariance": law.covariance.chunks(d).collect::<Vec<_>>() })
         };

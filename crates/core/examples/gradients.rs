@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use consilience_core::ask::Sum;
-use consilience_core::model::{Arithmetic, Design, Family, Glm, Model, Rows, Single, Softmax};
+use consilience_core::model::{Arithmetic, Design, Glm, GlmFamily, Model, Rows, Single, Softmax};
 use consilience_core::rng::{ClientId, Purpose, Seed, Stream, Subsets};
 
 fn main() {
@@ -29,7 +29,7 @@ fn main() {
     time("softmax, 2000 rows of 54 numbers, 7 classes: gradient", &dense, rows, false);
     let response: Vec<f64> = (0..rows).map(|row| (row % 2) as f64).collect();
     let design = Design::dense(cells, columns).unwrap();
-    let dense: Arc<dyn Model> = Arc::new(Glm::new(design, response, Family::Bernoulli).unwrap());
+    let dense: Arc<dyn Model> = Arc::new(Glm::new(design, response, GlmFamily::Bernoulli).unwrap());
     time("logistic, 2000 rows of 54 numbers: gradient", &dense, rows, false);
     for points in [1, 4, 8] {
         time_points(&dense, points, |x| Sum::Gradient { x });
@@ -121,6 +121,6 @@ fn census(rows: usize) -> Glm {
         LEVELS.iter().map(entry).collect()
     };
     let design = Design::sparse((0..rows).map(|_| row()).collect::<Vec<_>>(), 123).unwrap();
-    Glm::new(design, (0..rows).map(|row| (row % 4 / 3) as f64).collect(), Family::Bernoulli)
+    Glm::new(design, (0..rows).map(|row| (row % 4 / 3) as f64).collect(), GlmFamily::Bernoulli)
         .unwrap()
 }

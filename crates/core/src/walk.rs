@@ -31,7 +31,7 @@ pub struct Walk<'a> {
     /// Where it starts, and then where it ended.
     pub x: &'a mut [f64],
     /// `z` and `base`, if there are any.
-    pub control: Option<Reference<'a>>,
+    pub control: Option<ControlVariate<'a>>,
     /// `k` and `c` of `g = k (x - c)`, where the drift starts with it.
     pub pull: Option<(f64, &'a [f64])>,
     /// The rows of every step, one minibatch behind the other in ascending order; one alone is that
@@ -61,16 +61,16 @@ pub struct Walk<'a> {
 
 /// The reference point of control variates, and the drift there.
 #[derive(Clone, Copy, Debug)]
-pub struct Reference<'a> {
+pub struct ControlVariate<'a> {
     /// Where.
     pub point: &'a [f64],
     /// The drift there.
     pub drift: &'a [f64],
-    /// Room for [`Reference::mark`], which is found when it is first asked for.
+    /// Room for [`ControlVariate::mark`], which is found when it is first asked for.
     pub mark: &'a OnceLock<u64>,
 }
 
-impl Reference<'_> {
+impl ControlVariate<'_> {
     /// A number by which this is known: others have another one, but for a chance of 2^-64.
     pub fn mark(&self) -> u64 {
         let mix = |mark: u64, number: &f64| {

@@ -84,7 +84,7 @@ fn drop_outs_at_random_leave_the_exact_law() {
             }
             moments.push(sums);
         }
-        let z = |law: &consilience_core::sampler::exact::Law, mean: &[f64]| {
+        let z = |law: &consilience_core::sampler::exact::StationaryLaw, mean: &[f64]| {
             let shift = [law.mean[0] - mean[0], law.mean[1] - mean[1]];
             let c = &law.covariance;
             let expected = [

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::*;
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Design, Family, Glm, Model, Prior};
+use consilience_core::model::{Design, Glm, GlmFamily, Model, Prior};
 use consilience_core::sampler::{Recipe, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
@@ -43,7 +43,9 @@ fn one_hot() -> Target {
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
     let client = |part: &[Row]| -> Arc<dyn Model> {
         let design = Design::sparse(part.iter().map(|r| r.1.clone()), DIM).unwrap();
-        Arc::new(Glm::new(design, part.iter().map(|r| r.2).collect(), Family::Bernoulli).unwrap())
+        Arc::new(
+            Glm::new(design, part.iter().map(|r| r.2).collect(), GlmFamily::Bernoulli).unwrap(),
+        )
     };
     Target::new(
         rows.chunks(120).map(client).collect(),

@@ -16,7 +16,7 @@ use consilience_core::compress::{Compressor, Precision};
 use consilience_core::model::{Prior, Surrogate};
 use consilience_core::protocol::{Event, Task, exchange};
 use consilience_core::rng::ClientId;
-use consilience_core::sampler::exact::{Law, posterior, stationary};
+use consilience_core::sampler::exact::{StationaryLaw, posterior, stationary};
 use consilience_core::sampler::registry::{Axis, Feedback, REGISTRY, Settings};
 use consilience_core::sampler::{
     Average, Batch, Local, NoiseScale, Participation, Recipe, Synchronise, Uplink, Weighting,
@@ -59,7 +59,7 @@ fn sample(recipe: &Recipe, target: &Target, about: &[f64], draws: usize) -> Samp
 }
 
 impl Sampled {
-    fn largest_z(&self, law: &Law) -> f64 {
+    fn largest_z(&self, law: &StationaryLaw) -> f64 {
         let d = self.about.len();
         let shift: Vec<f64> = law.mean.iter().zip(&self.about).map(|(m, a)| m - a).collect();
         let mut expected = shift.clone();

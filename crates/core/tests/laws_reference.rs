@@ -35,8 +35,8 @@ use std::sync::Arc;
 use common::anchor;
 use consilience_core::compress::{Compressor, Precision};
 use consilience_core::model::{Coordinates, Prior, Surrogate};
-use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Model};
-use consilience_core::sampler::exact::{Law, posterior, stationary};
+use consilience_core::model::{Design, Gaussian, Glm, GlmFamily, Isotropic, Model};
+use consilience_core::sampler::exact::{StationaryLaw, posterior, stationary};
 use consilience_core::sampler::registry::{Settings, find};
 use consilience_core::sampler::{Average, Local, NoiseScale, Synchronise};
 use consilience_core::sampler::{Batch, Participation, Recipe, Uplink, Weighting};
@@ -76,7 +76,7 @@ fn rows() -> Vec<(Vec<f64>, Vec<f64>)> {
 fn linear(placement: Placement, temperature: f64) -> Target {
     let client = |(features, responses)| -> Arc<dyn Model> {
         let design = Design::dense(features, 3).unwrap();
-        Arc::new(Glm::new(design, responses, Family::Gaussian { variance: 1.5 }).unwrap())
+        Arc::new(Glm::new(design, responses, GlmFamily::Gaussian { variance: 1.5 }).unwrap())
     };
     Target::new(rows().into_iter().map(client).collect(), prior(), placement, temperature).unwrap()
 }
@@ -283,7 +283,7 @@ fn default(case: &str) -> Option<(Recipe, Target)> {
 }
 
 /// The law in `u`, as one in `x`.
-fn whitened(case: &str) -> Option<Law> {
+fn whitened(case: &str) -> Option<StationaryLaw> {
     let (recipe, target) = match case {
         "lmc whitened" => (Uplink::lmc(step(0.3)), table(0.7)),
         "sgld whitened" => (Uplink::sgld(step(0.1), Batch::Rows(2)), table(1.0)),
@@ -297,10 +297,10 @@ fn whitened(case: &str) -> Option<Law> {
     let law = stationary(&Recipe::Uplink(recipe), &target).unwrap();
     let mut mean = vec![0.0; 3];
     coordinates.outward(&law.mean, &mut mean);
-    Some(Law { mean, covariance: coordinates.outward_covariance(&law.covariance) })
+    Some(StationaryLaw { mean, covariance: coordinates.outward_covariance(&law.covariance) })
 }
 
-fn law(case: &str) -> Law {
+fn law(case: &str) -> StationaryLaw {
     let of = |(recipe, target): (Recipe, Target)| {
         let target = recipe.check(target).unwrap();
         stationary(&recipe, &target).unwrap()
@@ -322,7 +322,7 @@ fn exact_laws_are_those_of_the_papers_pseudo_code() {
     for line in LAWS.lines() {
         let [case, mean, covariance] = line.split(',').collect::<Vec<_>>().try_into().unwrap();
         let ours = law(case);
-        let theirs = Law { mean: numbers(mean), covariance: numbers(covariance) };
+        let theirs = StationaryLaw { mean: numbers(mean), covariance: numbers(covariance) };
         let means = ("mean", &ours.mean, &theirs.mean);
         let covariances = ("covariance", &ours.covariance, &theirs.covariance);
         for (what, ours, theirs) in [means, covariances] {

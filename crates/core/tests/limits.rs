@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::*;
 use consilience_core::compress::{Compressor, Message, rows};
 use consilience_core::model::{
-    Absent, Coordinates, Design, Family, Gaussian, Glm, Model, Prior, Single, Softmax,
+    Absent, Coordinates, Design, Gaussian, Glm, GlmFamily, Model, Prior, Single, Softmax,
 };
 use consilience_core::protocol::{
     Client, Event, Exchange, Format, Growth, Limits, Output, Precision, Refusal, Server, Statement,
@@ -37,7 +37,7 @@ fn model(client: u64, classes: usize, size: f64) -> Arc<dyn Model> {
         return Arc::new(Softmax::new(design, labels, classes).unwrap());
     }
     let response = labels.into_iter().map(f64::from).collect();
-    Arc::new(Glm::new(design, response, Family::Bernoulli).unwrap())
+    Arc::new(Glm::new(design, response, GlmFamily::Bernoulli).unwrap())
 }
 
 /// The target as the sites have it, and as the server sees it, in coordinates of their own or not.
@@ -230,7 +230,7 @@ fn rows_reach_no_further_than_their_model_says() {
         assert!(closest > 0.2, "a bound that nothing comes near: {closest}");
     }
     let design = Design::dense(vec![1.0], 1).unwrap();
-    let linear = Glm::new(design, vec![0.0], Family::Gaussian { variance: 1.0 });
+    let linear = Glm::new(design, vec![0.0], GlmFamily::Gaussian { variance: 1.0 });
     assert_eq!(Model::row_reach(&linear.unwrap()), None, "a residual has no bound");
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::*;
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Design, Family, Glm, Model, Plain, Prior};
+use consilience_core::model::{Design, Glm, GlmFamily, Model, Plain, Prior};
 use consilience_core::sampler::{Recipe, Uplink};
 use consilience_core::snapshot::{restore, save};
 use consilience_core::step::Schedule;
@@ -35,7 +35,7 @@ fn one_hot(plain: bool) -> Target {
         let design = Design::sparse(z.chunks_exact(LEVELS.len()).map(row), DIM).unwrap();
         let response =
             z.chunks_exact(LEVELS.len()).map(|z| f64::from(u8::from(z[0] + z[3] > 0.4))).collect();
-        let model = Glm::new(design, response, Family::Bernoulli).unwrap();
+        let model = Glm::new(design, response, GlmFamily::Bernoulli).unwrap();
         if plain { Arc::new(Plain(model)) } else { Arc::new(model) }
     };
     Target::new(

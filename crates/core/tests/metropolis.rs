@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use common::*;
 use consilience_core::compress::{Compressor, Precision};
-use consilience_core::model::{Coordinates, Design, Family, Gaussian, Glm, Model, Prior};
+use consilience_core::model::{Coordinates, Design, Gaussian, Glm, GlmFamily, Model, Prior};
 use consilience_core::proposal::{PROFILE, Proposal, axes};
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::{ClientId, Purpose, Seed};
@@ -98,7 +98,7 @@ fn logistic(placement: Placement, temperature: f64) -> Target {
             .collect();
         let response = (0..rows).map(|j| f64::from(u8::from(j % 5 != 0))).collect();
         let design = Design::dense(cells, 2).unwrap();
-        clients.push(Arc::new(Glm::new(design, response, Family::Bernoulli).unwrap()));
+        clients.push(Arc::new(Glm::new(design, response, GlmFamily::Bernoulli).unwrap()));
     }
     let prior = Prior::gaussian_per_coordinate(&[4.0, 2.5]).unwrap();
     Target::new(clients, prior, placement, temperature).unwrap()
@@ -391,7 +391,7 @@ fn calibration(replications: u64, temperature: f64, recipe: &Metropolis) -> [f64
             };
             let response = cells.chunks_exact(2).map(said).collect();
             let design = Design::dense(cells, 2).unwrap();
-            clients.push(Arc::new(Glm::new(design, response, Family::Bernoulli).unwrap()));
+            clients.push(Arc::new(Glm::new(design, response, GlmFamily::Bernoulli).unwrap()));
         }
         let prior = Prior::gaussian_per_coordinate(&PRIOR).unwrap();
         let original = Target::new(clients, prior, Placement::Server, temperature).unwrap();

@@ -15,7 +15,7 @@ use consilience_core::error::DataError;
 use consilience_core::model::{Gaussian, Model, Prior};
 use consilience_core::protocol::{Event, Ledger, Order, Payload, ReferencePoint, Task, exchange};
 use consilience_core::rng::{ClientId, Seed};
-use consilience_core::sampler::exact::{Law, stationary};
+use consilience_core::sampler::exact::{StationaryLaw, stationary};
 use consilience_core::sampler::registry::{Axis, REGISTRY, Settings};
 use consilience_core::sampler::{
     Average, Batch, HEAT, Keys, Local, NoiseScale, Participation, PrivateNoise, Recipe,
@@ -46,7 +46,7 @@ fn wide() -> Target {
 
 /// How many standard errors the draws are off a law: by their mean and by their squared distance
 /// from it, each coordinate against its variance.
-fn scores(recipe: &Recipe, target: &Target, law: &Law, draws: usize) -> [f64; 2] {
+fn scores(recipe: &Recipe, target: &Target, law: &StationaryLaw, draws: usize) -> [f64; 2] {
     let (dim, chains) = (target.dim(), 200);
     let mut found: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
     for c in 0..chains {
@@ -84,7 +84,7 @@ fn check(name: &str, plain: Uplink, server_share: f64, target: &Target, draws: u
     assert!(found.iter().all(|z| z.abs() < 4.9), "{name}: {found:.2?}");
     for factor in [0.9, 1.1] {
         let covariance = law.covariance.iter().map(|v| factor * v).collect();
-        let other = Law { covariance, ..law.clone() };
+        let other = StationaryLaw { covariance, ..law.clone() };
         let found = scores(&recipe, target, &other, draws);
         assert!(found[1].abs() > 4.9, "{name}: {found:.2?} standard errors from {factor}");
     }
@@ -122,7 +122,7 @@ fn rounding_is_part_of_the_noise() {
     // A tenth of the noise is a tenth of the variance: this notices 2%.
     for factor in [0.98, 1.02] {
         let covariance = law.covariance.iter().map(|v| factor * v).collect();
-        let found = scores(&recipe, &target, &Law { covariance, ..law.clone() }, 300);
+        let found = scores(&recipe, &target, &StationaryLaw { covariance, ..law.clone() }, 300);
         assert!(found[1].abs() > 4.9, "{found:.2?} standard errors from {factor}");
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use common::*;
 use consilience_core::compress::{Compressor, Precision};
 use consilience_core::model::Regression;
-use consilience_core::model::{Coordinates, Design, Family, Glm, Model, PointLoss, Prior};
+use consilience_core::model::{Coordinates, Design, Glm, GlmFamily, Model, PointLoss, Prior};
 use consilience_core::proposal::{Proposal, axes};
 use consilience_core::protocol::Ledger;
 use consilience_core::sampler::{Metropolis, Recipe};
@@ -110,7 +110,7 @@ fn three(
 
 fn logistic(dim: usize) -> Target {
     let model = |design, response| -> Arc<dyn Model> {
-        Arc::new(Glm::new(design, response, Family::Bernoulli).unwrap())
+        Arc::new(Glm::new(design, response, GlmFamily::Bernoulli).unwrap())
     };
     three(dim, 0.9, 4.0, |j| f64::from(u8::from(j % 5 != 0)), model)
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use consilience_core::error::DataError;
 use consilience_core::model::{
-    Design, Extended, ExtendedLoss, Family as Glms, Glm, Law, Model, Prior, Transform, Transforms,
+    Design, Extended, ExtendedLoss, Glm, GlmFamily as Glms, Law, Model, Prior, Transform,
+    Transforms,
 };
 use consilience_core::privacy::{Neighbour, Once, Released};
 use consilience_core::protocol::{

@@ -19,7 +19,7 @@ use consilience_core::protocol::{
     Payload, Precision, ReferencePoint, Server, Statement, Task, encode_order, wire,
 };
 use consilience_core::rng::{ClientId, Seed};
-use consilience_core::sampler::exact::{Law, stationary};
+use consilience_core::sampler::exact::{StationaryLaw, stationary};
 use consilience_core::sampler::{
     Average, Batch, Keys, Local, Participation, Recipe, Synchronise, Uplink,
 };
@@ -54,7 +54,7 @@ fn secure(resolution: f64) -> Recipe {
 
 /// How many standard errors the draws are off a law: by their mean and by their squared distance
 /// from it, each coordinate against its variance.
-fn scores(recipe: &Recipe, target: &Target, law: &Law, draws: usize) -> [f64; 2] {
+fn scores(recipe: &Recipe, target: &Target, law: &StationaryLaw, draws: usize) -> [f64; 2] {
     let (dim, chains) = (target.dim(), 200);
     let mut found: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
     for c in 0..chains {
@@ -93,7 +93,7 @@ fn the_law_of_the_chain_is_that_without() {
     assert!(found.iter().all(|z| z.abs() < 4.9), "{found:.2?}");
     for factor in [0.98, 1.02] {
         let covariance = law.covariance.iter().map(|v| factor * v).collect();
-        let found = scores(&recipe, &target, &Law { covariance, ..law.clone() }, 300);
+        let found = scores(&recipe, &target, &StationaryLaw { covariance, ..law.clone() }, 300);
         assert!(found[1].abs() > 4.9, "{found:.2?} standard errors from {factor}");
     }
 }

@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use consilience_core::model::{Design, Family, Glm, Model, Prior, Single};
+use consilience_core::model::{Design, Glm, GlmFamily, Model, Prior, Single};
 use consilience_core::protocol::{Direction, Kind, Ledger};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::exact::posterior;
@@ -26,7 +26,7 @@ fn logistic(placement: Placement) -> Target {
             .map(|a| f64::from(u8::from(a[0] - 2.0 * a[1] + 0.5 * i as f64 > 0.0)))
             .collect();
         clients.push(Arc::new(
-            Glm::new(Design::dense(cells, 5).unwrap(), response, Family::Bernoulli).unwrap(),
+            Glm::new(Design::dense(cells, 5).unwrap(), response, GlmFamily::Bernoulli).unwrap(),
         ));
     }
     Target::new(clients, Prior::gaussian(4.0, 5).unwrap(), placement, 1.0).unwrap()

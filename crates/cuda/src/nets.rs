@@ -10,7 +10,9 @@ use consilience_core::model::{
 use consilience_core::rng::{Addresses, ClientId, Purpose, Seed};
 use consilience_core::step::noise_scale;
 use consilience_core::threads::{Piece, Threads, at_once};
-use consilience_core::walk::{Reference, Walk, WalkRoom, rows_of as minibatch_of, step_by_step};
+use consilience_core::walk::{
+    ControlVariate, Walk, WalkRoom, rows_of as minibatch_of, step_by_step,
+};
 use rayon::prelude::*;
 
 use crate::args::{
@@ -498,7 +500,7 @@ impl Seats {
         }
         let (parties, vector) = (walks.len(), nets.plan.dim() * size_of::<f64>());
         let first = controls.first().map(|(_, first)| *first);
-        let alike = |(_, c): &(ClientId, Reference<'_>)| {
+        let alike = |(_, c): &(ClientId, ControlVariate<'_>)| {
             first.is_some_and(|first| c.point == first.point && c.drift == first.drift)
         };
         self.together = controls.iter().all(alike);

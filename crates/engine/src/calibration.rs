@@ -306,7 +306,7 @@ fn uncertain(site: &dyn Model, said: &[f64], classes: usize) -> Vec<UncertainIma
 
 #[cfg(test)]
 mod tests {
-    use consilience_core::model::{Design, Family, Gaussian, Glm, Softmax};
+    use consilience_core::model::{Design, Gaussian, Glm, GlmFamily, Softmax};
 
     use super::*;
 
@@ -315,7 +315,7 @@ mod tests {
             Glm::new(
                 Design::dense(features.to_vec(), 1).unwrap(),
                 labels.to_vec(),
-                Family::Bernoulli,
+                GlmFamily::Bernoulli,
             )
             .unwrap(),
         )

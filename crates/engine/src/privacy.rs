@@ -43,7 +43,7 @@ pub(crate) fn shorten(cells: &mut [f64], columns: usize, most: f64) {
 
 /// Something that stands against a private run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Refusal {
+pub struct PrivacyRefusal {
     /// Which field.
     pub field: String,
     /// What is wrong with it.
@@ -255,11 +255,11 @@ struct Facts<'a> {
 }
 
 /// All that stands against a private run of this config, as far as the config alone shows it.
-pub fn refusals(config: &Config) -> Vec<Refusal> {
+pub fn refusals(config: &Config) -> Vec<PrivacyRefusal> {
     match site::names(config) {
         Ok(clients) => gathered(config, &Facts { clients: &clients, rows: None, dim: 1 }),
         Err(error) => {
-            vec![Refusal { field: error.field, problem: error.problem, fix: error.fix }]
+            vec![PrivacyRefusal { field: error.field, problem: error.problem, fix: error.fix }]
         }
     }
 }
@@ -326,7 +326,9 @@ pub fn allowance(
 ) -> Result<u64, ConfigError> {
     let clients = site::names(config)?;
     let facts = Facts { clients: &clients, rows: Some(vec![rows; clients.len()]), dim };
-    if let Some(Refusal { field, problem, fix }) = gathered(config, &facts).into_iter().next() {
+    if let Some(PrivacyRefusal { field, problem, fix }) =
+        gathered(config, &facts).into_iter().next()
+    {
         return Err(complain(config, &field, problem, &fix));
     }
     let refuse = |problem: String| complain(config, "privacy", problem, "correct [privacy]");
@@ -455,8 +457,8 @@ fn complain(config: &Config, field: &str, problem: impl Into<String>, fix: &str)
 }
 
 /// The sampler as stated, private.
-fn stated(config: &Config, facts: &Facts<'_>) -> Result<(Recipe, f64), Refusal> {
-    let refuse = |field: &str, problem: String, fix: &str| Refusal {
+fn stated(config: &Config, facts: &Facts<'_>) -> Result<(Recipe, f64), PrivacyRefusal> {
+    let refuse = |field: &str, problem: String, fix: &str| PrivacyRefusal {
         field: field.into(),
         problem,
         fix: fix.into(),
@@ -464,7 +466,7 @@ fn stated(config: &Config, facts: &Facts<'_>) -> Result<(Recipe, f64), Refusal> 
     let row = config.sampler.row;
     if row.family.needs_shape {
         let (problem, fix) = exact_functions(row.name);
-        return Err(Refusal { field: "sampler.name".into(), problem, fix });
+        return Err(PrivacyRefusal { field: "sampler.name".into(), problem, fix });
     }
     if row.needs_optimum {
         let problem = format!("{} needs the optimum, an exact function of rows", row.name);
@@ -500,10 +502,10 @@ fn stated(config: &Config, facts: &Facts<'_>) -> Result<(Recipe, f64), Refusal> 
 }
 
 /// Everything that stands against it.
-fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<Refusal> {
+fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<PrivacyRefusal> {
     let mut all = Vec::new();
     let mut refuse = |field: &str, problem: String, fix: &str| {
-        all.push(Refusal { field: field.into(), problem, fix: fix.into() });
+        all.push(PrivacyRefusal { field: field.into(), problem, fix: fix.into() });
     };
     let Some(privacy) = &config.privacy else {
         refuse(
@@ -560,7 +562,7 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<Refusal> {
         all.push(refusal);
     }
     let mut refuse = |field: &str, problem: &str, fix: &str| {
-        all.push(Refusal { field: field.into(), problem: problem.into(), fix: fix.into() });
+        all.push(PrivacyRefusal { field: field.into(), problem: problem.into(), fix: fix.into() });
     };
     if twice {
         if config.run.chains.is_some_and(|chains| chains != 1) {
@@ -754,7 +756,8 @@ fn shown(iterations: u64) -> Vec<u64> {
 }
 
 fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigError> {
-    if let Some(Refusal { field, problem, fix }) = gathered(config, facts).into_iter().next() {
+    if let Some(PrivacyRefusal { field, problem, fix }) = gathered(config, facts).into_iter().next()
+    {
         return Err(complain(config, &field, problem, &fix));
     }
     let missing = |what: &str| complain(config, "privacy", what, "state it");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use consilience_core::model::{Design, Family, Glm, Model, Prior};
+use consilience_core::model::{Design, Glm, GlmFamily, Model, Prior};
 use consilience_core::privacy::{Neighbour, Once, Released};
 use consilience_core::protocol::{
     Client, Device, Order, OrderRefusal, Payload, Precision, ReferencePoint, Task, encode_order,
@@ -36,7 +36,7 @@ fn client(what: What) -> Client<Box<dyn Device>> {
     let rows = vec![0.3, -1.0, 0.8, 0.5, -0.4, 0.9];
     let design = Design::dense(rows, 2).unwrap();
     let glm: Arc<dyn Model> =
-        Arc::new(Glm::new(design, vec![1.0, 0.0, 1.0], Family::Bernoulli).unwrap());
+        Arc::new(Glm::new(design, vec![1.0, 0.0, 1.0], GlmFamily::Bernoulli).unwrap());
     let prior = Prior::gaussian(2.0, 2).unwrap();
     let target = Target::new(vec![glm], prior, Placement::Server, 1.0).unwrap();
     let recipe = match what {

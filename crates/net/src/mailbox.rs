@@ -22,7 +22,7 @@ use tonic::Status;
 use crate::certs::name_of_site;
 use crate::frame::{Frame, MESSAGE};
 use crate::service::{Event, FarEnd, Link, greeted, too_much};
-use crate::talk::{Ask, Farewell, Tell};
+use crate::talk::{Farewell, Instruction, Tell};
 use crate::worker::{Brings, Did, SiteError, Worker};
 
 /// The sites' letter boxes at the server.
@@ -244,11 +244,14 @@ impl Correspondent {
     /// Do what a bundle asks.
     pub fn answer(&mut self, bundle: &[u8]) -> Result<Answered, SiteError> {
         let frames = unbundled(bundle).map_err(SiteError::Disagree)?;
-        let welcomed = |frame: &Frame| matches!(frame.read(), Ok(Ask::Welcome(_)));
+        let welcomed = |frame: &Frame| matches!(frame.read(), Ok(Instruction::Welcome(_)));
         // A site whose last words were lost has forgotten the run, and is told again that it is
         // over: to greet anew would not end.
         let understood = |frame: &Frame| {
-            matches!(frame.read(), Ok(Ask::Welcome(_) | Ask::Bye { .. } | Ask::Refused(_)))
+            matches!(
+                frame.read(),
+                Ok(Instruction::Welcome(_) | Instruction::Bye { .. } | Instruction::Refused(_))
+            )
         };
         if !(self.knows && !frames.is_empty() || frames.first().is_some_and(understood)) {
             return Ok(Answered {

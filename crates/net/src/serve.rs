@@ -46,7 +46,7 @@ use crate::revoked::Revoked;
 pub use crate::service::Admission;
 use crate::service::{Event, GrpcService};
 use crate::status::{Door, Status};
-use crate::talk::{Ask, Farewell, How, PROTOCOL, Tell, VERSION, Welcome};
+use crate::talk::{Farewell, How, Instruction, PROTOCOL, Tell, VERSION, Welcome};
 
 /// The largest norm that an answer may have, where the model has no bound and nobody says
 /// otherwise.
@@ -592,7 +592,7 @@ fn conduct(
     tell(Stage::Agreed(&problem));
     let statement = statement::of_run(config, &agreement, &sites, None);
     let text = statement.text().to_owned();
-    let ask = Ask::Agree { agreement: agreement.clone(), statement: text };
+    let ask = Instruction::Agree { agreement: agreement.clone(), statement: text };
     let signing = Signing::new(&options.admission, &memory.run, &statement)?;
     let stated = hub.ask_checked(&vec![ask; sites.len()], signing.objects())?;
     signing.check(&sites, stated, status)?;
@@ -630,16 +630,16 @@ fn settle(
     sites: &[String],
     status: &Status,
 ) -> Result<Agreed, ServeError> {
-    let ask = vec![Ask::Introduce; sites.len()];
+    let ask = vec![Instruction::Introduce; sites.len()];
     let mut said = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
     status.stage("agreeing");
     let mut kinds = kinds(config, &said)?;
     if let Some(found) = &mut kinds {
-        let ask = vec![Ask::Summarise { columns: found.specs().to_vec() }; sites.len()];
+        let ask = vec![Instruction::Summarise { columns: found.specs().to_vec() }; sites.len()];
         said = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
         let mut search = knots(config, found, &said)?;
         while let Some(ask) = search.ask() {
-            let ask = vec![Ask::Knots(ask); sites.len()];
+            let ask = vec![Instruction::Knots(ask); sites.len()];
             let told = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
             hear_knots(config, &mut search, told)?;
         }
@@ -648,7 +648,7 @@ fn settle(
     }
     let mut agreed = agree(config, kinds.as_ref(), &said)?;
     if config.privacy.as_ref().is_some_and(|privacy| privacy.secure_sum) {
-        let told = hub.ask_checked(&vec![Ask::SumKey; sites.len()], tells_its_key())?;
+        let told = hub.ask_checked(&vec![Instruction::SumKey; sites.len()], tells_its_key())?;
         let keys = told.into_iter().zip(&agreed.rows).filter_map(|(tell, rows)| match tell {
             Tell::SumKey(key) => Some(SecureSite { rows: *rows, key }),
             _ => None,
@@ -672,7 +672,7 @@ fn row_reaches(
     if model.is_none_or(|model| model.row_gradient(1.0, None).is_err()) {
         return Ok(Vec::new());
     }
-    let told = hub.ask_checked(&vec![Ask::RowReach; sites.len()], tells_its_reach())?;
+    let told = hub.ask_checked(&vec![Instruction::RowReach; sites.len()], tells_its_reach())?;
     let read = |(tell, site): (Tell, &String)| match tell {
         Tell::RowReach(Some((gradient, loss))) => {
             info!(%site, gradient, loss, "says how large a row of its own can be");
@@ -833,7 +833,7 @@ impl<T: FnMut(Stage<'_>)> Sites<'_, T> {
         let statement = statement::of_run(config, agreement, &sites, Some(&plan.decision));
         memory.keep(&statement)?;
         let text = statement.text().to_owned();
-        let ask = Ask::Decide { decision: plan.decision.clone(), statement: text };
+        let ask = Instruction::Decide { decision: plan.decision.clone(), statement: text };
         let signing = Signing::new(&options.admission, &memory.run, &statement)?;
         let stated = hub.ask_checked(&vec![ask; sites.len()], signing.objects())?;
         signing.check(&sites, stated, status)?;
@@ -888,7 +888,7 @@ impl<T: FnMut(Stage<'_>)> Sites<'_, T> {
             // Whoever is away when elastic chains end is not waited for.
             let most = patience.map(|round| round.max(LEAST_FAREWELL));
             for (site, told) in
-                sites.iter().zip(hub.ask_within(&vec![Ask::Finish; sites.len()], most)?)
+                sites.iter().zip(hub.ask_within(&vec![Instruction::Finish; sites.len()], most)?)
             {
                 if let Some(Tell::Finished(counts)) = told {
                     rows.iter_mut()
@@ -936,7 +936,7 @@ fn log_density(
     }
     let mut values = Vec::with_capacity(rows.len());
     for part in rows.chunks((TOLD_AT_ONCE / d).max(1)) {
-        let told = hub.ask_all(&Ask::Evaluate { draws: part.concat() })?;
+        let told = hub.ask_all(&Instruction::Evaluate { draws: part.concat() })?;
         let own =
             |tell: Tell| if let Tell::Potentials(values) = tell { values } else { Vec::new() };
         let potentials: Vec<Vec<f64>> = told.into_iter().map(own).collect();
@@ -976,7 +976,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], ServeError> {
     Ok(bytes)
 }
 
-/// Ask a run to stop; what was drawn is kept.
+/// Instruction a run to stop; what was drawn is kept.
 pub fn stop(status: &Status) {
     status.progress.stop.store(true, Ordering::Relaxed);
 }

@@ -59,7 +59,7 @@ pub fn strangers(server: Versions, site: Versions) -> String {
 
 /// What the server asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum Instruction {
     /// Come in: this is the run. No answer is awaited.
     Welcome(Box<Welcome>),
     /// Say what you are.
@@ -149,8 +149,8 @@ pub struct Farewell {
 
 impl Farewell {
     /// The question that carries it.
-    pub fn ask(&self) -> Ask {
-        Ask::Bye { finished: self.how == How::Finished, farewell: self.clone() }
+    pub fn ask(&self) -> Instruction {
+        Instruction::Bye { finished: self.how == How::Finished, farewell: self.clone() }
     }
 }
 

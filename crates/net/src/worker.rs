@@ -32,7 +32,9 @@ use crate::certs::{Papers, name_of_site};
 use crate::frame::{ASIDE, Frame, MESSAGE};
 use crate::serve::{STATEMENT, again};
 use crate::sum::SumSecret;
-use crate::talk::{Ask, Farewell, How, PROTOCOL, Tell, VERSION, Versions, Welcome, strangers};
+use crate::talk::{
+    Farewell, How, Instruction, PROTOCOL, Tell, VERSION, Versions, Welcome, strangers,
+};
 
 /// How many coordinates of a point are shown, and how many digits of a hash.
 const SHOWN: usize = 6;
@@ -159,7 +161,7 @@ struct Run {
     local: LocalSite,
     agreed: Option<(Agreement, Problem)>,
     /// The coordinates as they were told, and the target in them.
-    moved: Option<(Ask, Target)>,
+    moved: Option<(Instruction, Target)>,
     /// Whether the server, which may have started anew, has told them on this connection.
     is_there: bool,
     survey: Option<(u32, Client<survey::Client>)>,
@@ -264,14 +266,14 @@ impl Worker {
         if frame.kind == MESSAGE {
             return self.answer(frame);
         }
-        let ask: Ask = frame.read().map_err(SiteError::Disagree)?;
+        let ask: Instruction = frame.read().map_err(SiteError::Disagree)?;
         let told = match ask {
-            Ask::Welcome(welcome) => {
+            Instruction::Welcome(welcome) => {
                 self.enter(*welcome)?;
                 return Ok(Did::Said(None));
             }
-            Ask::Refused(why) => return Err(SiteError::Refused(why)),
-            Ask::Bye { finished, farewell } => {
+            Instruction::Refused(why) => return Err(SiteError::Refused(why)),
+            Instruction::Bye { finished, farewell } => {
                 // servers of before say no more than whether it came to its end
                 let how = if finished { How::Finished } else { farewell.how };
                 self.farewell = Some(Farewell { how, ..farewell });
@@ -285,7 +287,7 @@ impl Worker {
                 run.told(brings, ask)?
             }
         };
-        let phase = if let Tell::At(_) = told { Ask::phase(frame) } else { frame.phase };
+        let phase = if let Tell::At(_) = told { Instruction::phase(frame) } else { frame.phase };
         Ok(Did::Said(Some(Frame::words(phase, &told))))
     }
 
@@ -424,27 +426,27 @@ impl Worker {
     }
 }
 
-impl Ask {
+impl Instruction {
     /// The phase that a question about it names.
     fn phase(frame: &Frame) -> u32 {
         match frame.read() {
-            Ok(Ask::Where { phase, .. }) => phase,
+            Ok(Instruction::Where { phase, .. }) => phase,
             _ => frame.phase,
         }
     }
 }
 
 impl Run {
-    fn told(&mut self, brings: &Brings, ask: Ask) -> Result<Tell, SiteError> {
+    fn told(&mut self, brings: &Brings, ask: Instruction) -> Result<Tell, SiteError> {
         if self.config.privacy.is_some() {
             // Exact functions of rows, or coordinates in which a row has another bound.
             let exact = match &ask {
-                Ask::Summarise { .. } => Some("codes and sums of its columns"),
-                Ask::RowReach => Some("the length of its longest row"),
-                Ask::Knots(_) => Some("counts of its columns"),
-                Ask::MoveTo { .. } => Some("gradients in other coordinates"),
-                Ask::Where { survey: true, .. } => Some("answers to a survey"),
-                Ask::Evaluate { .. } => Some("its potential at the draws"),
+                Instruction::Summarise { .. } => Some("codes and sums of its columns"),
+                Instruction::RowReach => Some("the length of its longest row"),
+                Instruction::Knots(_) => Some("counts of its columns"),
+                Instruction::MoveTo { .. } => Some("gradients in other coordinates"),
+                Instruction::Where { survey: true, .. } => Some("answers to a survey"),
+                Instruction::Evaluate { .. } => Some("its potential at the draws"),
                 _ => None,
             };
             if let Some(what) = exact {
@@ -455,36 +457,36 @@ impl Run {
             }
         }
         Ok(match ask {
-            Ask::Introduce => Tell::Introduction(self.local.introduce(&self.config)?),
-            Ask::Summarise { columns } => {
+            Instruction::Introduce => Tell::Introduction(self.local.introduce(&self.config)?),
+            Instruction::Summarise { columns } => {
                 Tell::Introduction(self.local.code(&self.config, columns)?)
             }
-            Ask::Knots(ask) => Tell::Introduction(self.local.knots(&self.config, &ask)?),
-            Ask::SumKey => {
+            Instruction::Knots(ask) => Tell::Introduction(self.local.knots(&self.config, &ask)?),
+            Instruction::SumKey => {
                 let (secret, papers) = self.sum_secret(brings)?;
                 let key = secret.signed(papers, &self.welcome.run, &brings.site);
                 Tell::SumKey(key.map_err(SiteError::Disagree)?)
             }
-            Ask::Agree { agreement, statement } => {
+            Instruction::Agree { agreement, statement } => {
                 self.agree(brings, agreement, &statement)?;
                 self.signed(brings, statement)? // checked to be the same
             }
-            Ask::RowReach => {
+            Instruction::RowReach => {
                 let (_, problem) = self.agreed.as_ref().ok_or_else(early)?;
                 let own = problem.target.clients[self.welcome.index].row_reach();
                 let told = own.map(RowReach::rounded_up).map(|row| (row.gradient, row.loss));
                 Tell::RowReach(told)
             }
-            Ask::MoveTo { .. } => {
+            Instruction::MoveTo { .. } => {
                 self.move_to(ask)?;
                 self.is_there = true;
                 Tell::Done
             }
-            Ask::Decide { decision, statement } => {
+            Instruction::Decide { decision, statement } => {
                 self.decide(brings, decision, &statement)?;
                 self.signed(brings, statement)? // checked to be the same
             }
-            Ask::Where { phase, survey: true } => {
+            Instruction::Where { phase, survey: true } => {
                 let target = self.target()?;
                 let id = ClientId(self.welcome.index as u32);
                 if self.survey.as_ref().is_none_or(|(known, _)| *known != phase) {
@@ -502,15 +504,17 @@ impl Run {
                 }
                 Tell::At(self.survey.iter().map(|(_, client)| client.answered()).collect())
             }
-            Ask::Where { survey: false, .. } => {
+            Instruction::Where { survey: false, .. } => {
                 self.survey = None;
                 let chains = self.chains.as_ref().ok_or_else(|| {
                     SiteError::Disagree("the server did not say what is sampled".into())
                 })?;
                 Tell::At(chains.1.iter().map(Chain::answered).collect())
             }
-            Ask::Evaluate { draws } => Tell::Potentials(self.evaluate(&brings.site, &draws)?),
-            Ask::Finish => {
+            Instruction::Evaluate { draws } => {
+                Tell::Potentials(self.evaluate(&brings.site, &draws)?)
+            }
+            Instruction::Finish => {
                 self.finished = true;
                 Tell::Finished(
                     self.chains
@@ -519,7 +523,9 @@ impl Run {
                         .collect(),
                 )
             }
-            Ask::Welcome(_) | Ask::Bye { .. } | Ask::Refused(_) => Tell::Done, // dealt with before
+            Instruction::Welcome(_) | Instruction::Bye { .. } | Instruction::Refused(_) => {
+                Tell::Done
+            } // dealt with before
         })
     }
 
@@ -651,11 +657,11 @@ impl Run {
         Ok(())
     }
 
-    fn move_to(&mut self, ask: Ask) -> Result<(), SiteError> {
+    fn move_to(&mut self, ask: Instruction) -> Result<(), SiteError> {
         if self.moved.as_ref().is_some_and(|(known, _)| *known == ask) {
             return Ok(());
         }
-        let (Ask::MoveTo { centre, matrix, share }, Some((_, problem)), None) =
+        let (Instruction::MoveTo { centre, matrix, share }, Some((_, problem)), None) =
             (&ask, &self.agreed, &self.chains)
         else {
             return Err(SiteError::Disagree(

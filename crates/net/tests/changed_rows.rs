@@ -10,7 +10,7 @@ use common::config;
 use consilience_engine::site::{LocalSite, Own, agree, names};
 use consilience_engine::statement;
 use consilience_net::frame::{ASIDE, Frame};
-use consilience_net::talk::{Ask, PROTOCOL, Welcome};
+use consilience_net::talk::{Instruction, PROTOCOL, Welcome};
 use consilience_net::worker::{Brings, Did, Worker};
 
 const CONFIG: &str = "seed = 5\nseeds = \"simulation\"\n[target]\nmodel = \"linear\"\n\
@@ -42,7 +42,10 @@ fn join(rows: &str, state: Option<&Path>) -> Result<(), String> {
         simulation: true,
     };
     let words = stated.text().to_owned();
-    for ask in [Ask::Welcome(Box::new(welcome)), Ask::Agree { agreement, statement: words }] {
+    for ask in [
+        Instruction::Welcome(Box::new(welcome)),
+        Instruction::Agree { agreement, statement: words },
+    ] {
         let did = worker.handle(&Frame::words(ASIDE, &ask)).map_err(|error| error.to_string())?;
         assert!(matches!(did, Did::Said(_)), "{did:?}");
     }

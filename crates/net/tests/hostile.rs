@@ -13,7 +13,7 @@ use consilience_net::certs::{self, Papers};
 use consilience_net::frame::{ASIDE, Frame, MESSAGE, PATH, WORDS};
 use consilience_net::join::{Credentials, JoinError, JoinOptions, endpoint};
 use consilience_net::serve::{Admission, ServeError, ServeOptions};
-use consilience_net::talk::{Ask, PROTOCOL, Tell, VERSION, Versions, Welcome};
+use consilience_net::talk::{Instruction, PROTOCOL, Tell, VERSION, Versions, Welcome};
 use consilience_net::worker::{Brings, Did, SiteError, Worker};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -307,9 +307,9 @@ fn the_newest_version_that_both_speak_is_spoken() {
             connect(&joining(address), Frame::words(ASIDE, &wide)).await.unwrap();
         inward.message().await.unwrap().unwrap()
     });
-    let Ok(Ask::Welcome(welcome)) = welcome.read() else { panic!() };
+    let Ok(Instruction::Welcome(welcome)) = welcome.read() else { panic!() };
     assert_eq!(welcome.protocol, PROTOCOL.most);
-    let newer = Ask::Welcome(Box::new(Welcome { protocol: 77, ..*welcome }));
+    let newer = Instruction::Welcome(Box::new(Welcome { protocol: 77, ..*welcome }));
     let error = Worker::new(brings("east")).handle(&Frame::words(ASIDE, &newer)).unwrap_err();
     let most = PROTOCOL.most;
     let text =

@@ -22,7 +22,7 @@ use consilience_net::certs::{self, Papers, name_of_site};
 use consilience_net::frame::{ASIDE, Frame};
 use consilience_net::join::{Credentials, JoinOptions, join};
 use consilience_net::serve::{Admission, ServeError, ServeOptions};
-use consilience_net::talk::{Ask, PROTOCOL, Tell, VERSION, Welcome};
+use consilience_net::talk::{Instruction, PROTOCOL, Tell, VERSION, Welcome};
 use consilience_net::worker::{Brings, Did, SiteError, Worker};
 
 const SITES: [&str; 2] = ["north", "south"];
@@ -156,7 +156,7 @@ fn ordered(here: &Path, run: &str, text: &str) -> Result<Worker, SiteError> {
         index: 0,
         simulation: false,
     };
-    worker.handle(&Frame::words(ASIDE, &Ask::Welcome(Box::new(welcome))))?;
+    worker.handle(&Frame::words(ASIDE, &Instruction::Welcome(Box::new(welcome))))?;
     let introductions: Vec<_> = LocalSite::open_all(&config)
         .unwrap()
         .iter()
@@ -168,7 +168,10 @@ fn ordered(here: &Path, run: &str, text: &str) -> Result<Worker, SiteError> {
         statement::of_run(&config, &agreement, &sites, decision).text().to_owned()
     };
     let statement = stated(None);
-    worker.handle(&Frame::words(1, &Ask::Agree { agreement: agreement.clone(), statement }))?;
+    worker.handle(&Frame::words(
+        1,
+        &Instruction::Agree { agreement: agreement.clone(), statement },
+    ))?;
     let decision = Decision {
         sampler: None,
         step: None,
@@ -178,7 +181,7 @@ fn ordered(here: &Path, run: &str, text: &str) -> Result<Worker, SiteError> {
         halved: false,
     };
     let statement = stated(Some(&decision));
-    worker.handle(&Frame::words(2, &Ask::Decide { decision, statement }))?;
+    worker.handle(&Frame::words(2, &Instruction::Decide { decision, statement }))?;
     Ok(worker)
 }
 
@@ -202,9 +205,9 @@ fn a_server_that_asks_for_more_than_was_agreed_is_refused() {
     let run = "0123456789abcdef0123456789abcdef";
     let mut worker = ordered(&here, run, &text()).unwrap();
     for ask in [
-        Ask::Where { phase: 3, survey: true },
-        Ask::Evaluate { draws: vec![0.0, 0.0] },
-        Ask::MoveTo { centre: vec![0.0; 2], matrix: vec![1.0, 0.0, 0.0, 1.0], share: 0.5 },
+        Instruction::Where { phase: 3, survey: true },
+        Instruction::Evaluate { draws: vec![0.0, 0.0] },
+        Instruction::MoveTo { centre: vec![0.0; 2], matrix: vec![1.0, 0.0, 0.0, 1.0], share: 0.5 },
     ] {
         let refused = worker.handle(&Frame::words(3, &ask)).unwrap_err().to_string();
         assert!(refused.contains("without noise"), "{refused}");
@@ -439,8 +442,8 @@ fn summing(
             index,
             simulation: false,
         };
-        worker.handle(&Frame::words(ASIDE, &Ask::Welcome(Box::new(welcome))))?;
-        let Did::Said(Some(said)) = worker.handle(&Frame::words(1, &Ask::SumKey))? else {
+        worker.handle(&Frame::words(ASIDE, &Instruction::Welcome(Box::new(welcome))))?;
+        let Did::Said(Some(said)) = worker.handle(&Frame::words(1, &Instruction::SumKey))? else {
             panic!()
         };
         let Ok(Tell::SumKey(key)) = said.read() else { panic!("{said:?}") };
@@ -460,7 +463,7 @@ fn summing(
         statement::of_run(&config, &agreement, &sites, decision).text().to_owned()
     };
     for worker in &mut workers {
-        let ask = Ask::Agree { agreement: agreement.clone(), statement: stated(None) };
+        let ask = Instruction::Agree { agreement: agreement.clone(), statement: stated(None) };
         worker.handle(&Frame::words(2, &ask))?;
         let decision = Decision {
             sampler: None,
@@ -471,7 +474,7 @@ fn summing(
             halved: false,
         };
         let statement = stated(Some(&decision));
-        worker.handle(&Frame::words(3, &Ask::Decide { decision, statement }))?;
+        worker.handle(&Frame::words(3, &Instruction::Decide { decision, statement }))?;
     }
     Ok(workers)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use consilience_core::sampler::exact::Law;
+use consilience_core::sampler::exact::StationaryLaw;
 use consilience_engine::draws::Sinks;
 use consilience_engine::exact::laws;
 use consilience_engine::plan::Plan;
@@ -34,7 +34,7 @@ pub fn exact(py: Python<'_>, stated: Stated, columns: Columns<'_>) -> PyResult<S
             .map_err(|e| Failure::complaint(Raised::Config, e, written))?;
         let (truth, law) = laws(&problem, &plan).map_err(|e| Failure::new(Raised::Config, e))?;
         let d = law.mean.len();
-        let show = |law: &Law| {
+        let show = |law: &StationaryLaw| {
             json!({
             "mean": law.mean, "covariance": law.covariance.chunks(d).collect::<Vec<_>>() })
         };

@@ -215,7 +215,7 @@ impl Serving {
         self.status.view().blocked.clone()
     }
 
-    /// Ask the run to stop; what was drawn is kept.
+    /// Instruction the run to stop; what was drawn is kept.
     fn stop(&self) {
         serve::stop(&self.status);
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::{dot, norm_squared};
-use consilience_core::model::{Design, Family, Glm, Model, Plain, Prior};
+use consilience_core::model::{Design, Glm, GlmFamily, Model, Plain, Prior};
 use consilience_core::rng::{ClientId, Noise, SERVER};
 use consilience_core::sampler::{Keys, Recipe, Sampler, Uplink};
 use consilience_core::step::Schedule;
@@ -61,7 +61,8 @@ impl Elf {
             let design = Design::sparse(columns.chunks_exact(LEVELS.len()).map(row), DIM)
                 .map_err(|e| e.to_string())?;
             let response = positive.iter().map(|y| f64::from(u8::from(*y))).collect();
-            let model = Glm::new(design, response, Family::Bernoulli).map_err(|e| e.to_string())?;
+            let model =
+                Glm::new(design, response, GlmFamily::Bernoulli).map_err(|e| e.to_string())?;
             Ok(if self.oracle == Oracle::Incremental {
                 Arc::new(model)
             } else {

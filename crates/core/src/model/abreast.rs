@@ -306,7 +306,7 @@ mod tests {
 
     use super::super::regression::tests::Bernoulli;
     use super::super::tests::normals;
-    use super::super::{Family, Glm, Model, Regression, Single};
+    use super::super::{Glm, GlmFamily, Model, Regression, Single};
     use super::*;
     use crate::rng::ClientId;
 
@@ -326,9 +326,9 @@ mod tests {
         let binary: Vec<f64> = (0..rows).map(|j| f64::from(u8::from(j % 3 == 0))).collect();
         let mut all: Vec<Arc<dyn Model>> = Vec::new();
         for design in [dense(), sparse()] {
-            let gaussian = Family::Gaussian { variance: 0.7 };
+            let gaussian = GlmFamily::Gaussian { variance: 0.7 };
             all.push(Arc::new(Glm::new(design.clone(), binary.clone(), gaussian).unwrap()));
-            let glm = Glm::new(design.clone(), binary.clone(), Family::Bernoulli).unwrap();
+            let glm = Glm::new(design.clone(), binary.clone(), GlmFamily::Bernoulli).unwrap();
             all.push(Arc::new(glm));
             all.push(Arc::new(Regression::new(design, binary.clone(), Bernoulli).unwrap()));
         }

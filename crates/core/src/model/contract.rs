@@ -14,7 +14,7 @@ use crate::ask::{Ask, Sum};
 use crate::linalg::{add_scaled, norm_squared};
 use crate::rng::{Blend, ClientId, Purpose, Seed};
 use crate::step::Schedule;
-use crate::walk::{Reference, Walk, WalkRoom};
+use crate::walk::{ControlVariate, Walk, WalkRoom};
 
 /// What a model does not keep.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -320,7 +320,7 @@ pub fn walks(model: &Arc<dyn Model>) -> Result<bool, Broken> {
     let (start, z, base) = (normals(31, d), normals(32, d), normals(33, d));
     let prior = Prior::gaussian(0.8, d).map_err(|e| unexpected(PROMISE, &e))?;
     let mark = OnceLock::new();
-    let control = Reference { point: &z, drift: &base, mark: &mark };
+    let control = ControlVariate { point: &z, drift: &base, mark: &mark };
     let chosen: Vec<u32> = (0..5).flat_map(|k| [0, 1 + k % (rows as u32 - 1).max(1)]).collect();
     // how it is done, who else does it, and what each of the steps needs
     let walked = |how: fn(Box<dyn Evaluator>) -> Box<dyn Evaluator>, variants: &[usize]| {

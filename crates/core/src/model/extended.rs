@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::adjustment::Adjustment;
 use super::transform::Transforms;
-use super::{Design, Likelihood, Observed, PointLoss, Rows};
+use super::{Design, Likelihood, PointLoss, RegressionRows, Rows};
 use crate::error::DataError;
 use crate::linalg::{add_scaled, dot};
 use crate::simd::{Kernel, run_vectorised};
@@ -221,7 +221,7 @@ impl<L: ExtendedLoss> Extended<L> {
     }
 }
 
-impl<L: ExtendedLoss> Observed for Extended<L> {
+impl<L: ExtendedLoss> RegressionRows for Extended<L> {
     fn columns(&self) -> usize {
         self.design.columns()
     }
@@ -361,7 +361,7 @@ impl<L: ExtendedLoss + 'static> Likelihood for Extended<L> {
         f64::INFINITY
     }
 
-    fn observed(&self) -> Option<&dyn Observed> {
+    fn observed(&self) -> Option<&dyn RegressionRows> {
         Some(self)
     }
 }

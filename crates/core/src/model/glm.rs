@@ -7,8 +7,8 @@ use super::abreast::{add_losses, add_slopes};
 use super::coded::{Coded, Table};
 use super::indicators::{Indicators, Kept, Memo, Renewal};
 use super::{
-    Abreast, Classifier, Design, EvaluationError, Evaluator, Likelihood, Observed, Offers,
-    PointLoss, Quadratic, RowReach, Rows, Rowwise, Spread, fixed,
+    Abreast, Classifier, Design, EvaluationError, Evaluator, Likelihood, Offers, PointLoss,
+    Quadratic, RegressionRows, RowReach, Rows, Rowwise, Spread, fixed,
 };
 use crate::ask::{Ask, Sum};
 use crate::error::DataError;
@@ -33,7 +33,7 @@ pub const GAUSS_HERMITE: [(f64, f64); 10] = [
 
 /// The law of the response given the linear predictor `t`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Family {
+pub enum GlmFamily {
     /// Normal with mean `t` and a known variance: linear regression.
     Gaussian {
         /// The variance of the noise.
@@ -43,32 +43,32 @@ pub enum Family {
     Bernoulli,
 }
 
-impl PointLoss for Family {
+impl PointLoss for GlmFamily {
     #[inline(always)]
     fn loss(&self, t: f64, y: f64) -> f64 {
         match *self {
-            Family::Gaussian { variance } => (t - y) * (t - y) / (2.0 * variance),
-            Family::Bernoulli => softplus(t) - y * t,
+            GlmFamily::Gaussian { variance } => (t - y) * (t - y) / (2.0 * variance),
+            GlmFamily::Bernoulli => softplus(t) - y * t,
         }
     }
 
     #[inline(always)]
     fn slope(&self, t: f64, y: f64) -> f64 {
         match *self {
-            Family::Gaussian { variance } => (t - y) / variance,
-            Family::Bernoulli => sigmoid(t) - y,
+            GlmFamily::Gaussian { variance } => (t - y) / variance,
+            GlmFamily::Bernoulli => sigmoid(t) - y,
         }
     }
 
     #[inline(always)]
     fn losses(&self, t: &mut F8, y: &F8) {
         match *self {
-            Family::Gaussian { .. } => {
+            GlmFamily::Gaussian { .. } => {
                 for lane in 0..LANES {
                     t[lane] = self.loss(t[lane], y[lane]);
                 }
             }
-            Family::Bernoulli => {
+            GlmFamily::Bernoulli => {
                 let soft = softplus_of_eight(t);
                 for lane in 0..LANES {
                     t[lane] = soft[lane] - y[lane] * t[lane];
@@ -80,8 +80,8 @@ impl PointLoss for Family {
     #[inline(always)]
     fn bend(&self, t: f64, _y: f64) -> f64 {
         match *self {
-            Family::Gaussian { variance } => 1.0 / variance,
-            Family::Bernoulli => {
+            GlmFamily::Gaussian { variance } => 1.0 / variance,
+            GlmFamily::Bernoulli => {
                 let p = sigmoid(t);
                 p * (1.0 - p)
             }
@@ -90,8 +90,8 @@ impl PointLoss for Family {
 
     fn most_bend(&self) -> f64 {
         match *self {
-            Family::Gaussian { variance } => 1.0 / variance,
-            Family::Bernoulli => 0.25,
+            GlmFamily::Gaussian { variance } => 1.0 / variance,
+            GlmFamily::Bernoulli => 0.25,
         }
     }
 }
@@ -101,7 +101,7 @@ impl PointLoss for Family {
 pub struct Glm {
     design: Design,
     response: Vec<f64>,
-    family: Family,
+    family: GlmFamily,
     /// The rows once more, where that saves time.
     coded: Option<Coded>,
     /// Which rows have an entry in a column, where sums of slopes are exact.
@@ -110,15 +110,15 @@ pub struct Glm {
 
 impl Glm {
     /// From features and one response a row.
-    pub fn new(design: Design, response: Vec<f64>, family: Family) -> Result<Self, DataError> {
+    pub fn new(design: Design, response: Vec<f64>, family: GlmFamily) -> Result<Self, DataError> {
         if response.len() != design.rows() {
             return Err(DataError::Responses { responses: response.len(), rows: design.rows() });
         }
         match family {
-            Family::Gaussian { variance } if !(variance > 0.0 && variance.is_finite()) => {
+            GlmFamily::Gaussian { variance } if !(variance > 0.0 && variance.is_finite()) => {
                 return Err(DataError::NotPositive { what: "the noise variance", value: variance });
             }
-            Family::Gaussian { .. } => {
+            GlmFamily::Gaussian { .. } => {
                 if let Some(row) = response.iter().position(|y| !y.is_finite()) {
                     return Err(DataError::Label {
                         row,
@@ -127,7 +127,7 @@ impl Glm {
                     });
                 }
             }
-            Family::Bernoulli => {
+            GlmFamily::Bernoulli => {
                 if let Some(row) = response.iter().position(|y| *y != 0.0 && *y != 1.0) {
                     return Err(DataError::Label {
                         row,
@@ -138,7 +138,7 @@ impl Glm {
             }
         }
         let coded = Coded::new(&design);
-        let exact = family == Family::Bernoulli && coded.is_some();
+        let exact = family == GlmFamily::Bernoulli && coded.is_some();
         Ok(Glm {
             indicators: if exact { Indicators::new(&design) } else { None },
             coded,
@@ -183,7 +183,7 @@ impl Classifier for Glm {
     }
 }
 
-impl Observed for Glm {
+impl RegressionRows for Glm {
     fn columns(&self) -> usize {
         self.design.columns()
     }
@@ -334,7 +334,7 @@ impl Likelihood for Glm {
 
     /// `|sigmoid(t) - y| <= 1`. A residual has no bound.
     fn row_reach(&self) -> Option<RowReach> {
-        if self.family != Family::Bernoulli {
+        if self.family != GlmFamily::Bernoulli {
             return None;
         }
         let squares = (0..self.rows()).map(|row| self.design.row_norm_squared(row));
@@ -342,16 +342,16 @@ impl Likelihood for Glm {
         Some(RowReach { gradient, loss: std::f64::consts::LN_2 })
     }
 
-    fn observed(&self) -> Option<&dyn Observed> {
+    fn observed(&self) -> Option<&dyn RegressionRows> {
         Some(self)
     }
 
     fn classifier(&self) -> Option<&dyn Classifier> {
-        (self.family == Family::Bernoulli).then_some(self as &dyn Classifier)
+        (self.family == GlmFamily::Bernoulli).then_some(self as &dyn Classifier)
     }
 
     fn quadratic(&self) -> Option<Quadratic> {
-        let Family::Gaussian { variance } = self.family else { return None };
+        let GlmFamily::Gaussian { variance } = self.family else { return None };
         let d = self.dim();
         let mut form =
             Quadratic { precision: vec![0.0; d * d], shift: vec![0.0; d], spread: Spread::None };
@@ -587,7 +587,7 @@ mod tests {
     #[test]
     fn one_logistic_row_by_hand() {
         let model =
-            Glm::new(Design::dense(vec![1.0, 2.0], 2).unwrap(), vec![1.0], Family::Bernoulli)
+            Glm::new(Design::dense(vec![1.0, 2.0], 2).unwrap(), vec![1.0], GlmFamily::Bernoulli)
                 .unwrap();
         let x = [0.0, 0.0];
         assert!((model.value(&x, Rows::All, &mut []) - 2f64.ln()).abs() < 1e-15);
@@ -608,9 +608,12 @@ mod tests {
             ]
         };
         let response = (0..rows).map(|j| f64::from(j % 3 / 2)).collect();
-        let model =
-            Glm::new(Design::sparse((0..rows).map(row), 17).unwrap(), response, Family::Bernoulli)
-                .unwrap();
+        let model = Glm::new(
+            Design::sparse((0..rows).map(row), 17).unwrap(),
+            response,
+            GlmFamily::Bernoulli,
+        )
+        .unwrap();
         let x = super::super::tests::normals(1, 17);
         for some in
             [(0..rows).collect::<Vec<u32>>(), (0..rows).filter(|row| row % 5 != 2).collect()]
@@ -635,12 +638,12 @@ mod tests {
     #[test]
     fn wrong_labels_are_refused_with_their_row() {
         let design = || Design::dense(vec![1.0, 2.0], 1).unwrap();
-        let bad = Glm::new(design(), vec![0.0, 2.0], Family::Bernoulli).unwrap_err();
+        let bad = Glm::new(design(), vec![0.0, 2.0], GlmFamily::Bernoulli).unwrap_err();
         assert_eq!(bad.to_string(), "row 1 has the label 2: labels must be 0 or 1");
-        assert!(Glm::new(design(), vec![0.0], Family::Bernoulli).is_err());
+        assert!(Glm::new(design(), vec![0.0], GlmFamily::Bernoulli).is_err());
         assert!(
-            Glm::new(design(), vec![0.0, f64::NAN], Family::Gaussian { variance: 1.0 }).is_err()
+            Glm::new(design(), vec![0.0, f64::NAN], GlmFamily::Gaussian { variance: 1.0 }).is_err()
         );
-        assert!(Glm::new(design(), vec![0.0, 1.0], Family::Gaussian { variance: 0.0 }).is_err());
+        assert!(Glm::new(design(), vec![0.0, 1.0], GlmFamily::Gaussian { variance: 0.0 }).is_err());
     }
 }

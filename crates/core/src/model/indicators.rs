@@ -476,7 +476,7 @@ mod tests {
     use super::*;
     use crate::model::glm::GlmEvaluator;
     use crate::model::tests::normals;
-    use crate::model::{Family, Glm, Likelihood, Rows};
+    use crate::model::{Glm, GlmFamily, Likelihood, Rows};
     use std::sync::Arc;
 
     const ROWS: u32 = 2000;
@@ -496,8 +496,12 @@ mod tests {
                 .collect()
         };
         let response = (0..ROWS).map(|j| f64::from(u8::from(j % 3 == 0 || j % 7 == 2))).collect();
-        Glm::new(Design::sparse((0..ROWS).map(row), COLUMNS).unwrap(), response, Family::Bernoulli)
-            .unwrap()
+        Glm::new(
+            Design::sparse((0..ROWS).map(row), COLUMNS).unwrap(),
+            response,
+            GlmFamily::Bernoulli,
+        )
+        .unwrap()
     }
 
     fn fresh(model: &Glm, x: &[f64]) -> Vec<u64> {

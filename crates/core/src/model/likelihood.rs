@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Abreast, Classifier, EvaluationError, Evaluator, Lanes, Model, Observed, Offers, Quadratic,
-    Reach, RowReach, Rows,
+    Abreast, Classifier, EvaluationError, Evaluator, Lanes, Model, Offers, Quadratic, Reach,
+    RegressionRows, RowReach, Rows,
 };
 use crate::ask::{Ask, Sum};
 use crate::linalg::add_scaled;
@@ -167,7 +167,7 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     }
 
     /// As [`Model::observed`].
-    fn observed(&self) -> Option<&dyn Observed> {
+    fn observed(&self) -> Option<&dyn RegressionRows> {
         None
     }
 
@@ -217,7 +217,7 @@ impl<L: Likelihood + 'static> Model for L {
         Likelihood::classifier(self)
     }
 
-    fn observed(&self) -> Option<&dyn Observed> {
+    fn observed(&self) -> Option<&dyn RegressionRows> {
         Likelihood::observed(self)
     }
 }

@@ -41,7 +41,7 @@ pub use design::Design;
 pub use extended::{Extended, ExtendedLoss, MOST_BESIDE, Unextended, settled};
 pub use federation::ClientModels;
 pub use gaussian::{Gaussian, Isotropic};
-pub use glm::{Family, GAUSS_HERMITE, Glm};
+pub use glm::{GAUSS_HERMITE, Glm, GlmFamily};
 pub use group_effects::{GroupEffects, Varying};
 pub use incomplete::{ABSENT, Incomplete, Lacking};
 pub use law::{Law, Laws};
@@ -233,13 +233,13 @@ pub trait Model: Send + Sync + std::fmt::Debug {
     }
 
     /// The rows themselves, where they are the rows of a regression on one predictor.
-    fn observed(&self) -> Option<&dyn Observed> {
+    fn observed(&self) -> Option<&dyn RegressionRows> {
         None
     }
 }
 
 /// The rows of a regression: features and a response each.
-pub trait Observed {
+pub trait RegressionRows {
     /// How many features a row has: the first so many parameters are their coefficients.
     fn columns(&self) -> usize;
 
@@ -394,18 +394,19 @@ pub(crate) mod tests {
             ),
             Arc::new(Isotropic::new(normals(2, rows * dim), dim).unwrap()),
             Arc::new(
-                Glm::new(dense(), normals(3, rows), Family::Gaussian { variance: 0.7 }).unwrap(),
+                Glm::new(dense(), normals(3, rows), GlmFamily::Gaussian { variance: 0.7 }).unwrap(),
             ),
             Arc::new(
-                Glm::new(sparse(), normals(4, rows), Family::Gaussian { variance: 2.0 }).unwrap(),
+                Glm::new(sparse(), normals(4, rows), GlmFamily::Gaussian { variance: 2.0 })
+                    .unwrap(),
             ),
-            Arc::new(Glm::new(dense(), binary.clone(), Family::Bernoulli).unwrap()),
-            Arc::new(Glm::new(sparse(), binary, Family::Bernoulli).unwrap()),
+            Arc::new(Glm::new(dense(), binary.clone(), GlmFamily::Bernoulli).unwrap()),
+            Arc::new(Glm::new(sparse(), binary, GlmFamily::Bernoulli).unwrap()),
             Arc::new(Regression::new(dense(), binary_again.clone(), Bernoulli).unwrap()),
             Arc::new(Softmax::new(dense(), classes.clone(), 4).unwrap()),
             Arc::new(Softmax::new(sparse(), classes, 4).unwrap()),
             Arc::new(Whitened::new(
-                Arc::new(Glm::new(dense(), binary_again, Family::Bernoulli).unwrap()),
+                Arc::new(Glm::new(dense(), binary_again, GlmFamily::Bernoulli).unwrap()),
                 Prior::gaussian(0.5, 3).unwrap(),
                 vec![0.3],
                 coordinates(),
@@ -418,7 +419,7 @@ pub(crate) mod tests {
             )),
             Arc::new(Whitened::new(
                 Arc::new(
-                    Glm::new(dense(), normals(3, rows), Family::Gaussian { variance: 0.7 })
+                    Glm::new(dense(), normals(3, rows), GlmFamily::Gaussian { variance: 0.7 })
                         .unwrap(),
                 ),
                 Prior::gaussian(0.5, 3).unwrap(),
@@ -427,7 +428,7 @@ pub(crate) mod tests {
             )),
             Arc::new(rebalanced(Arc::new(Isotropic::new(normals(2, rows * dim), dim).unwrap()))),
             Arc::new(rebalanced(Arc::new(
-                Glm::new(dense(), normals(3, rows), Family::Gaussian { variance: 0.7 }).unwrap(),
+                Glm::new(dense(), normals(3, rows), GlmFamily::Gaussian { variance: 0.7 }).unwrap(),
             ))),
         ]
     }
@@ -530,7 +531,7 @@ pub(crate) mod tests {
     #[test]
     fn a_model_that_breaks_a_promise_is_told_which() {
         let design = || Design::dense(normals(1, 39), 3).unwrap();
-        let family = Family::Gaussian { variance: 1.0 };
+        let family = GlmFamily::Gaussian { variance: 1.0 };
         let sound: Arc<dyn Model> = Arc::new(Glm::new(design(), normals(3, 13), family).unwrap());
         assert_eq!(contract::check(&sound), Ok(()));
         let off: Arc<dyn Model> = Arc::new(Regression::new(design(), normals(3, 13), Off).unwrap());

@@ -223,7 +223,7 @@ impl<L: PointLoss + 'static> Abreast for Regression<L> {
 pub(super) mod tests {
     use std::sync::Arc;
 
-    use super::super::{Family, Glm, Model, Single, tests::normals};
+    use super::super::{Glm, GlmFamily, Model, Single, tests::normals};
     use super::*;
     use crate::simd::{sigmoid, softplus};
 
@@ -264,7 +264,7 @@ pub(super) mod tests {
         let y: Vec<f64> = (0..13).map(|j| f64::from(u8::from(j % 3 == 0))).collect();
         let plain: Arc<dyn Model> =
             Arc::new(Regression::new(design(), y.clone(), Bernoulli).unwrap());
-        let fast: Arc<dyn Model> = Arc::new(Glm::new(design(), y, Family::Bernoulli).unwrap());
+        let fast: Arc<dyn Model> = Arc::new(Glm::new(design(), y, GlmFamily::Bernoulli).unwrap());
         let (x, mut plain, mut fast) = (normals(2, 3), Single::new(&plain), Single::new(&fast));
         assert_eq!(plain.value(&x), fast.value(&x));
         assert_eq!(plain.gradient(&x), fast.gradient(&x));

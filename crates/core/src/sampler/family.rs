@@ -4,8 +4,8 @@
 //! needs one of these asks the trait; `recipe.rs` is the one place that knows which families there
 //! are.
 
-use super::exact::{Law, NoClosedForm};
-use super::forecast::{Moments, QuadraticModel};
+use super::exact::{NoClosedForm, StationaryLaw};
+use super::forecast::{ForecastMoments, QuadraticModel};
 use super::recipe::Recipe;
 use super::{Keys, Sampler};
 use crate::compress::{Channel, Message, Precision};
@@ -199,11 +199,11 @@ pub trait Family {
     fn cautious_step(&self, found: Curvatures<'_>) -> f64;
 
     /// The law of the draws on a Gaussian target.
-    fn law(&self, target: &Target) -> Result<Law, NoClosedForm>;
+    fn law(&self, target: &Target) -> Result<StationaryLaw, NoClosedForm>;
 
     /// Where the draws will be by the quadratic model of the target; `None` where the chain is not
     /// stable, or its step decreases.
-    fn forecast(&self, model: &QuadraticModel) -> Option<Moments>;
+    fn forecast(&self, model: &QuadraticModel) -> Option<ForecastMoments>;
 
     /// Whether the draws have no bias whatever the step.
     fn is_exact(&self) -> bool {

@@ -87,7 +87,7 @@ impl Forecast {
 
 /// Where a sampler's draws are, along the axes of the model.
 #[derive(Clone, Debug)]
-pub struct Moments {
+pub struct ForecastMoments {
     /// How far the mean is from the optimum.
     pub(super) mean: DVector<f64>,
     /// The variance along each axis.
@@ -167,7 +167,7 @@ impl QuadraticModel {
     /// The law of a sampler with a constant step; `None` where it is not stable, or its step
     /// decreases.
     pub fn forecast(&self, recipe: &Recipe) -> Option<Forecast> {
-        let Moments { mut mean, variance, alone } = recipe.family().forecast(self)?;
+        let ForecastMoments { mut mean, variance, alone } = recipe.family().forecast(self)?;
         // A gradient that is not affine has another mean where draws are spread more widely, and
         // the mean of the draws makes up for it.
         let wider = variance.component_mul(&self.curvature).mean() / self.temperature - 1.0;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use consilience_core::model::{Design, Family, Gaussian, Glm, Isotropic, Model, Prior};
+use consilience_core::model::{Design, Gaussian, Glm, GlmFamily, Isotropic, Model, Prior};
 use consilience_core::protocol::{Device, Event, Ledger, exchange};
 use consilience_core::rng::{ClientId, Purpose, Seed};
 use consilience_core::sampler::{Anchor, Keys, Recipe, Sampler};
@@ -42,7 +42,7 @@ pub fn linear(prior: Prior, placement: Placement, temperature: f64) -> Target {
         .unwrap();
         let response = normals(10 + i as u64, rows).iter().map(|z| 2.0 * z + i as f64).collect();
         clients.push(Arc::new(
-            Glm::new(design, response, Family::Gaussian { variance: 1.5 }).unwrap(),
+            Glm::new(design, response, GlmFamily::Gaussian { variance: 1.5 }).unwrap(),
         ));
     }
     Target::new(clients, prior, placement, temperature).unwrap()

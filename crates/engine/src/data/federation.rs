@@ -1,7 +1,7 @@
 //! Hold the sites' encoded rows, and say how they came about.
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Design, Family, Glm};
+use consilience_core::model::{Design, Glm, GlmFamily};
 
 use super::knots::{self, AgreedSpline, KnotSearch};
 use super::{
@@ -38,13 +38,13 @@ impl SiteData {
     }
 
     /// The generalised linear model of these rows.
-    pub fn glm(&self, family: Family) -> Result<Glm, DataError> {
+    pub fn glm(&self, family: GlmFamily) -> Result<Glm, DataError> {
         Glm::new(Design::dense(self.cells.clone(), self.columns)?, self.response.clone(), family)
     }
 
     /// Logistic regression on these rows: responses must be 0 or 1.
     pub fn logistic(&self) -> Result<Glm, DataError> {
-        self.glm(Family::Bernoulli)
+        self.glm(GlmFamily::Bernoulli)
     }
 }
 

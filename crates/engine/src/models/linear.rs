@@ -6,7 +6,7 @@ use std::sync::Arc;
 use consilience_core::error::DataError;
 use consilience_core::measure::normal_quantile;
 use consilience_core::model::{
-    Design, Extended, ExtendedLoss, Family, Glm, Law, Model, PointLoss, Regression, Transform,
+    Design, Extended, ExtendedLoss, Glm, GlmFamily, Law, Model, PointLoss, Regression, Transform,
     Transforms, Unextended, settled,
 };
 use consilience_core::privacy::Released;
@@ -211,7 +211,9 @@ impl RowModel for Linear {
 
     fn potential(&self, design: Design, response: Vec<f64>) -> Result<Arc<dyn Model>, DataError> {
         Ok(match self.noise_variance {
-            Some(variance) => Arc::new(Glm::new(design, response, Family::Gaussian { variance })?),
+            Some(variance) => {
+                Arc::new(Glm::new(design, response, GlmFamily::Gaussian { variance })?)
+            }
             None => Arc::new(Extended::new(design, response, Normal)?),
         })
     }

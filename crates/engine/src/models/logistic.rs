@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::{Design, ExtendedLoss, Family, Glm, Model, PointLoss, Unextended};
+use consilience_core::model::{Design, ExtendedLoss, Glm, GlmFamily, Model, PointLoss, Unextended};
 use consilience_core::privacy::Released;
 use consilience_core::simd::{sigmoid, softplus};
 
@@ -82,7 +82,7 @@ impl RowModel for Logistic {
     }
 
     fn potential(&self, design: Design, response: Vec<f64>) -> Result<Arc<dyn Model>, DataError> {
-        Ok(Arc::new(Glm::new(design, response, Family::Bernoulli)?))
+        Ok(Arc::new(Glm::new(design, response, GlmFamily::Bernoulli)?))
     }
 
     fn responses(&self) -> String {

@@ -26,7 +26,7 @@ use crate::memory::Memory;
 use crate::party::Complaint;
 use crate::service::{Event, Link};
 use crate::status::Status;
-use crate::talk::{Ask, Farewell, How, Tell, Welcome};
+use crate::talk::{Farewell, How, Instruction, Tell, Welcome};
 
 /// How long the conductor waits before it looks at the clock and the stop sign.
 const TICK: Duration = Duration::from_millis(200);
@@ -180,8 +180,8 @@ impl Hub {
         Hub { pause_after, ..self }
     }
 
-    /// Ask every site something, wait for all answers. Whoever comes back later is told again.
-    pub fn ask(&mut self, asks: &[Ask]) -> Result<Vec<Tell>, Broken> {
+    /// Instruction every site something, wait for all answers. Whoever comes back later is told again.
+    pub fn ask(&mut self, asks: &[Instruction]) -> Result<Vec<Tell>, Broken> {
         Ok(self.ask_within(asks, None)?.into_iter().flatten().collect())
     }
 
@@ -189,7 +189,7 @@ impl Hub {
     /// not waited for, the first such answer ends the run.
     pub(crate) fn ask_checked(
         &mut self,
-        asks: &[Ask],
+        asks: &[Instruction],
         objects: Objects,
     ) -> Result<Vec<Tell>, Broken> {
         let step = self.script.len() as u32;
@@ -202,7 +202,7 @@ impl Hub {
         self.quarantine
     }
 
-    /// Ask everything again from the first step, after a site was turned away, since what it said
+    /// Instruction everything again from the first step, after a site was turned away, since what it said
     /// does not do.
     pub(crate) fn begin_again(&mut self, wrong: usize, why: &str) {
         self.cut(wrong, why);
@@ -215,16 +215,16 @@ impl Hub {
         objects(&self.sites[client], told)
     }
 
-    /// Ask every site the same.
-    pub fn ask_all(&mut self, ask: &Ask) -> Result<Vec<Tell>, Broken> {
+    /// Instruction every site the same.
+    pub fn ask_all(&mut self, ask: &Instruction) -> Result<Vec<Tell>, Broken> {
         let frame = Frame::words(self.script.len() as u32, ask);
         Ok(self.asked(vec![frame; self.sites.len()], None, None)?.into_iter().flatten().collect())
     }
 
-    /// Ask every site something, and wait so long for answers.
+    /// Instruction every site something, and wait so long for answers.
     pub fn ask_within(
         &mut self,
-        asks: &[Ask],
+        asks: &[Instruction],
         most: Option<Duration>,
     ) -> Result<Vec<Option<Tell>>, Broken> {
         let step = self.script.len() as u32;
@@ -445,7 +445,7 @@ impl Hub {
         let protocol = link.protocol;
         self.places[client] = SiteLink { link: Some(link), ..SiteLink::default() };
         let welcome = Welcome { protocol, ..self.welcomes[client].clone() };
-        self.send(client, Frame::words(ASIDE, &Ask::Welcome(Box::new(welcome))), false);
+        self.send(client, Frame::words(ASIDE, &Instruction::Welcome(Box::new(welcome))), false);
     }
 
     fn heard(&mut self, client: usize, frame: Frame) -> Result<Turn, Broken> {
@@ -534,7 +534,7 @@ impl Hub {
         if let Some((phase, survey)) = self.open
             && self.is_caught_up(client)
         {
-            self.send(client, Frame::words(ASIDE, &Ask::Where { phase, survey }), true);
+            self.send(client, Frame::words(ASIDE, &Instruction::Where { phase, survey }), true);
         }
     }
 
@@ -552,7 +552,7 @@ impl Hub {
     /// one.
     fn poisoned(&mut self, client: usize, why: &str) {
         self.block(client, why);
-        let told = Frame::words(ASIDE, &Ask::Refused(why.to_owned()));
+        let told = Frame::words(ASIDE, &Instruction::Refused(why.to_owned()));
         self.send(client, told, false);
         self.refuse(client, why);
     }
@@ -583,7 +583,7 @@ impl Hub {
     }
 
     fn dismiss(&mut self, client: usize, why: &str) {
-        self.send(client, Frame::words(ASIDE, &Ask::Refused(why.to_owned())), false);
+        self.send(client, Frame::words(ASIDE, &Instruction::Refused(why.to_owned())), false);
         self.status.connected(client, false);
         self.places[client] = SiteLink::default();
     }
@@ -684,12 +684,12 @@ impl Conductor for Hub {
 
     fn move_to(&mut self, coordinates: &Coordinates, shares: &[f64]) -> Result<(), Lost> {
         let (centre, matrix) = coordinates.parts();
-        let ask = |share: &f64| Ask::MoveTo {
+        let ask = |share: &f64| Instruction::MoveTo {
             centre: centre.to_vec(),
             matrix: matrix.to_vec(),
             share: *share,
         };
-        let asks: Vec<Ask> = shares.iter().map(ask).collect();
+        let asks: Vec<Instruction> = shares.iter().map(ask).collect();
         self.ask(&asks).map(|_| ()).map_err(|broken| Lost(broken.to_string()))
     }
 }

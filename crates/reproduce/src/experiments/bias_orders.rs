@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use consilience_core::compress::{Compressor, Precision};
 use consilience_core::measure::Gaussian;
-use consilience_core::model::{Design, Family, Glm, Model, Prior};
+use consilience_core::model::{Design, Glm, GlmFamily, Model, Prior};
 use consilience_core::protocol::Ledger;
 use consilience_core::rng::{ClientId, Purpose, Seed};
-use consilience_core::sampler::exact::{Law, posterior, stationary};
+use consilience_core::sampler::exact::{StationaryLaw, posterior, stationary};
 use consilience_core::sampler::{Anchor, Batch, Participation, Recipe, Uplink};
 use consilience_core::simd::exp;
 use consilience_core::step::Schedule;
@@ -195,7 +195,8 @@ fn regression(
             false => predictor(row) + z,
         });
         let response = response.collect();
-        let family = if logistic { Family::Bernoulli } else { Family::Gaussian { variance: 1.0 } };
+        let family =
+            if logistic { GlmFamily::Bernoulli } else { GlmFamily::Gaussian { variance: 1.0 } };
         all.push(Arc::new(Glm::new(Design::dense(cells, dim)?, response, family)?));
     }
     let prior = if logistic { Prior::gaussian(1.0, dim)? } else { Prior::Flat };
@@ -236,7 +237,7 @@ fn sampler(setting: &Setting, name: &str, case: &Case, target: &Target, optimum:
 }
 
 /// `E norm(x - centre)^2`.
-fn second_moment(law: &Law, centre: &[f64]) -> f64 {
+fn second_moment(law: &StationaryLaw, centre: &[f64]) -> f64 {
     let d = centre.len();
     (0..d).map(|k| law.covariance[k * (d + 1)] + (law.mean[k] - centre[k]).powi(2)).sum()
 }
@@ -300,7 +301,7 @@ impl Experiment for BiasOrders {
                 let target = recipe.check(target)?;
                 let law =
                     stationary(&recipe, &target).map_err(|e| Trouble::Other(e.to_string()))?;
-                let gaussian = |law: &Law| {
+                let gaussian = |law: &StationaryLaw| {
                     Gaussian::new(&law.mean, &law.covariance)
                         .map_err(|e| Trouble::Other(e.to_string()))
                 };

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::{add_scaled, dot};
 use consilience_core::measure::{Gaussian, mean};
-use consilience_core::model::{Design, Family, Glm, Model, Prior, Rows, Single};
+use consilience_core::model::{Design, Glm, GlmFamily, Model, Prior, Rows, Single};
 use consilience_core::protocol::{Direction, Ledger};
 use consilience_core::rng::{Purpose, SERVER, Seed};
 use consilience_core::sampler::{Recipe, Uplink};
@@ -161,7 +161,7 @@ impl Problem {
         let design = |rows: &[u32]| data.design(rows, false, &divisors);
         let part = train.len() / setting.clients;
         let client = |rows: &[u32]| -> Result<Arc<dyn Model>, Trouble> {
-            Ok(Arc::new(Glm::new(design(rows)?, zero_or_one(&data, rows), Family::Bernoulli)?))
+            Ok(Arc::new(Glm::new(design(rows)?, zero_or_one(&data, rows), GlmFamily::Bernoulli)?))
         };
         let clients = train.chunks_exact(part).map(client).collect::<Result<Vec<_>, _>>()?;
         let (n, d) = (train.len() as f64, data.columns.len());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use consilience_core::measure::mean;
 use consilience_core::model::{Gaussian, Model, Prior};
-use consilience_core::sampler::exact::{Law, posterior, stationary};
+use consilience_core::sampler::exact::{StationaryLaw, posterior, stationary};
 use consilience_core::sampler::{Batch, Local, Recipe, Synchronise};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
@@ -59,7 +59,7 @@ fn recipe(step: f64) -> Recipe {
     })
 }
 
-fn law(step: f64, target: &Target) -> Result<Law, Trouble> {
+fn law(step: f64, target: &Target) -> Result<StationaryLaw, Trouble> {
     let recipe = recipe(step);
     stationary(&recipe, &recipe.check(target.clone())?)
         .map_err(|error| Trouble::Other(error.to_string()))

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Family, Glm, Model, Prior};
+use consilience_core::model::{Glm, GlmFamily, Model, Prior};
 use consilience_core::protocol::Ledger;
 use consilience_core::rng::Seed;
 use consilience_core::sampler::{Batch, Recipe, Uplink};
@@ -62,7 +62,7 @@ fn target(setting: &Setting, seed: u64) -> Result<Target, Trouble> {
         Ok(Arc::new(Glm::new(
             data.design(rows, false, &vec![1.0; dim])?,
             data.labels_of(rows),
-            Family::Bernoulli,
+            GlmFamily::Bernoulli,
         )?))
     };
     let all = dealt.rows.iter().map(client).collect::<Result<_, _>>()?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use consilience_core::measure::{Gaussian, Predictive, hpd_threshold, mean};
-use consilience_core::model::{Design, Family, Glm, Model, Prior, Single};
+use consilience_core::model::{Design, Glm, GlmFamily, Model, Prior, Single};
 use consilience_core::rng::Seed;
 use consilience_core::sampler::{Batch, Local, Recipe, Uplink};
 use consilience_core::step::Schedule;
@@ -124,7 +124,7 @@ impl Data {
             clients.push(Arc::new(Glm::new(
                 Design::dense(of(&mine), DIM)?,
                 response,
-                Family::Bernoulli,
+                GlmFamily::Bernoulli,
             )?) as Arc<dyn Model>);
         }
         let z = DMatrix::from_row_slice(train.len(), DIM, &of(&train));

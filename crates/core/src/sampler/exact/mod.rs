@@ -18,14 +18,14 @@ use crate::target::Target;
 
 /// A mean and a covariance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Law {
+pub struct StationaryLaw {
     /// The mean.
     pub mean: Vec<f64>,
     /// The covariance, d x d, row-major (and symmetric).
     pub covariance: Vec<f64>,
 }
 
-impl Law {
+impl StationaryLaw {
     /// The standard deviation of coordinate `k`.
     pub fn sd(&self, k: usize) -> f64 {
         self.covariance[k * (self.mean.len() + 1)].sqrt()
@@ -81,7 +81,7 @@ pub enum NoClosedForm {
 }
 
 /// The posterior itself: what a chain with a vanishing step would sample.
-pub fn posterior(target: &Target) -> Result<Law, NoClosedForm> {
+pub fn posterior(target: &Target) -> Result<StationaryLaw, NoClosedForm> {
     let whole = Affine::whole(target)?;
     let d = target.dim();
     let eigenvalue = whole.precision.clone().symmetric_eigen().eigenvalues.min();
@@ -90,11 +90,11 @@ pub fn posterior(target: &Target) -> Result<Law, NoClosedForm> {
     };
     let mean = cholesky.solve(&whole.shift);
     let covariance = cholesky.inverse() * target.temperature;
-    Ok(Law { mean: mean.as_slice().to_vec(), covariance: symmetric(&covariance, d) })
+    Ok(StationaryLaw { mean: mean.as_slice().to_vec(), covariance: symmetric(&covariance, d) })
 }
 
 /// The stationary law of the draws of a sampler. The target must have passed [`Recipe::check`].
-pub fn stationary(recipe: &Recipe, target: &Target) -> Result<Law, NoClosedForm> {
+pub fn stationary(recipe: &Recipe, target: &Target) -> Result<StationaryLaw, NoClosedForm> {
     recipe.family().law(target)
 }
 
@@ -103,13 +103,13 @@ pub fn stationary(recipe: &Recipe, target: &Target) -> Result<Law, NoClosedForm>
 pub(super) fn centred(
     target: &Target,
     program: impl FnOnce(&[Affine], &[f64]) -> Result<DMatrix<f64>, NoClosedForm>,
-) -> Result<Law, NoClosedForm> {
+) -> Result<StationaryLaw, NoClosedForm> {
     let centre = posterior(target)?.mean;
     let moments = program(&Affine::clients(target, &centre)?, &centre)?;
     let d = target.dim();
     let mean = DVector::from_fn(d, |i, _| moments[(0, i + 1)]);
     let covariance = moments.view((1, 1), (d, d)) - &mean * mean.transpose();
-    Ok(Law {
+    Ok(StationaryLaw {
         mean: (0..d).map(|i| centre[i] + mean[i]).collect(),
         covariance: symmetric(&covariance, d),
     })

@@ -14,7 +14,7 @@ use crate::rng::{Blend, ClientId, Purpose, Rounds};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::Schedule;
 use crate::target::{Site, Target};
-use crate::walk::{Reference, Walk, WalkRoom};
+use crate::walk::{ControlVariate, Walk, WalkRoom};
 
 /// A client of family B.
 #[derive(Debug)]
@@ -262,7 +262,7 @@ impl Device for Client {
             Some(_) => (self.inverse_weight, 1.0),
         };
         let mark = &self.mark;
-        let control = self.reference.as_ref().map(|control| Reference {
+        let control = self.reference.as_ref().map(|control| ControlVariate {
             point: &control.point,
             drift: &control.gradient,
             mark,

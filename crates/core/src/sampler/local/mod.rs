@@ -30,9 +30,9 @@ mod words;
 
 pub(super) use rows::{FAMILY, SAMPLERS};
 
-use super::exact::{self, Law, NoClosedForm};
+use super::exact::{self, NoClosedForm, StationaryLaw};
 use super::family::{Curvatures, Family};
-use super::forecast::{Moments, QuadraticModel};
+use super::forecast::{ForecastMoments, QuadraticModel};
 use super::recipe::{Batch, Recipe, channel};
 use super::uplink::Uplink;
 use super::{Keys, Sampler};
@@ -311,14 +311,14 @@ impl Family for Local {
         forecast::cautious_step(self, found)
     }
 
-    fn law(&self, target: &Target) -> Result<Law, NoClosedForm> {
+    fn law(&self, target: &Target) -> Result<StationaryLaw, NoClosedForm> {
         exact::centred(target, |clients, centre| law::second_moment(self, target, clients, centre))
     }
 
-    fn forecast(&self, model: &QuadraticModel) -> Option<Moments> {
+    fn forecast(&self, model: &QuadraticModel) -> Option<ForecastMoments> {
         let (mean, variance) = model.local(self)?;
         let alone = (0..model.clients.len()).map(|i| model.spread_alone(self, i)).collect();
-        Some(Moments { mean, variance, alone })
+        Some(ForecastMoments { mean, variance, alone })
     }
 
     /// The mean is of those who are asked.

@@ -30,9 +30,9 @@ mod server;
 pub(super) use rows::{FAMILY, SAMPLERS};
 pub(super) use server::Shared;
 
-use super::exact::{Law, NoClosedForm, posterior};
+use super::exact::{NoClosedForm, StationaryLaw, posterior};
 use super::family::{Curvatures, Family, HEADER, Traffic, vector_bytes};
-use super::forecast::{Moments, QuadraticModel};
+use super::forecast::{ForecastMoments, QuadraticModel};
 use super::recipe::channel;
 use super::{Keys, Recipe, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
@@ -282,11 +282,11 @@ impl Family for Metropolis {
         }
     }
 
-    fn law(&self, target: &Target) -> Result<Law, NoClosedForm> {
+    fn law(&self, target: &Target) -> Result<StationaryLaw, NoClosedForm> {
         posterior(target)
     }
 
-    fn forecast(&self, _model: &QuadraticModel) -> Option<Moments> {
+    fn forecast(&self, _model: &QuadraticModel) -> Option<ForecastMoments> {
         None
     }
 

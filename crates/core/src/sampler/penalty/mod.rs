@@ -24,9 +24,9 @@ mod walk;
 
 pub(super) use rows::{FAMILY, SAMPLERS};
 
-use super::exact::{Law, NoClosedForm, posterior};
+use super::exact::{NoClosedForm, StationaryLaw, posterior};
 use super::family::{Curvatures, Family, HEADER, Traffic};
-use super::forecast::{Moments, QuadraticModel};
+use super::forecast::{ForecastMoments, QuadraticModel};
 use super::metropolis::Shared;
 use super::{Keys, Recipe, Sampler};
 use crate::compress::{Channel, Precision};
@@ -156,11 +156,11 @@ impl Family for Penalty {
         quiet.min(noisy)
     }
 
-    fn law(&self, target: &Target) -> Result<Law, NoClosedForm> {
+    fn law(&self, target: &Target) -> Result<StationaryLaw, NoClosedForm> {
         posterior(target)
     }
 
-    fn forecast(&self, _model: &QuadraticModel) -> Option<Moments> {
+    fn forecast(&self, _model: &QuadraticModel) -> Option<ForecastMoments> {
         None
     }
 

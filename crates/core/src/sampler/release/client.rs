@@ -7,7 +7,7 @@ use super::super::encoder::add_noise;
 use super::Answer;
 use crate::compress::Precision;
 use crate::linalg::dot;
-use crate::model::{Model, Observed};
+use crate::model::{Model, RegressionRows};
 use crate::privacy::{Once, Released};
 use crate::protocol::{Device, Kind, Order, Payload, Reply, Task};
 use crate::rng::{ClientId, Seed};
@@ -46,7 +46,7 @@ impl Client {
     }
 
     /// The sums over rows, and the deviations of their noise.
-    fn sums(&self, rows: &dyn Observed, order: &Order<'_>) -> (Vec<f64>, Vec<f64>) {
+    fn sums(&self, rows: &dyn RegressionRows, order: &Order<'_>) -> (Vec<f64>, Vec<f64>) {
         let d = rows.columns();
         let shape = Answer::new(&self.once, d, order.round);
         let (mut sums, mut row) = (vec![0.0; shape.len()], vec![0.0; d]);

@@ -22,9 +22,9 @@ mod start;
 pub use rows::{DP_RELEASE, NOISE_RATIO};
 pub(super) use rows::{FAMILY, SAMPLERS};
 
-use super::exact::{Law, NoClosedForm};
+use super::exact::{NoClosedForm, StationaryLaw};
 use super::family::{Curvatures, Family, Traffic};
-use super::forecast::{Moments, QuadraticModel};
+use super::forecast::{ForecastMoments, QuadraticModel};
 use super::{Keys, Recipe, Sampler};
 use crate::compress::{Channel, Precision};
 use crate::error::DataError;
@@ -226,14 +226,14 @@ impl Family for Release {
         1.0
     }
 
-    fn law(&self, _target: &Target) -> Result<Law, NoClosedForm> {
+    fn law(&self, _target: &Target) -> Result<StationaryLaw, NoClosedForm> {
         Err(NoClosedForm::Unknown {
             what: "draws given noisy releases".into(),
             instead: "their coverage is tested (crates/core/tests/release_once.rs)",
         })
     }
 
-    fn forecast(&self, _model: &QuadraticModel) -> Option<Moments> {
+    fn forecast(&self, _model: &QuadraticModel) -> Option<ForecastMoments> {
         None
     }
 

@@ -27,9 +27,9 @@ pub(super) use rows::{FAMILY, SAMPLERS};
 
 use nalgebra::DVector;
 
-use super::exact::{self, Law, NoClosedForm};
+use super::exact::{self, NoClosedForm, StationaryLaw};
 use super::family::{Curvatures, Family};
-use super::forecast::{Moments, QuadraticModel};
+use super::forecast::{ForecastMoments, QuadraticModel};
 use super::participation::{Participation, Weighting};
 use super::recipe::{Batch, Recipe, channel};
 use super::{Keys, Sampler};
@@ -414,7 +414,7 @@ impl Family for Uplink {
         forecast::cautious_step(self, found)
     }
 
-    fn law(&self, target: &Target) -> Result<Law, NoClosedForm> {
+    fn law(&self, target: &Target) -> Result<StationaryLaw, NoClosedForm> {
         if let Batch::Each(_) = self.batch {
             return Err(NoClosedForm::Unknown {
                 what: "minibatches whose rows are drawn one by one".into(),
@@ -430,10 +430,10 @@ impl Family for Uplink {
         exact::centred(target, |clients, centre| law::second_moment(self, target, clients, centre))
     }
 
-    fn forecast(&self, model: &QuadraticModel) -> Option<Moments> {
+    fn forecast(&self, model: &QuadraticModel) -> Option<ForecastMoments> {
         let mean = DVector::zeros(model.curvature.len());
         let variance = model.uplink(self)?;
-        Some(Moments { mean, variance, alone: vec![0.0; model.clients.len()] })
+        Some(ForecastMoments { mean, variance, alone: vec![0.0; model.clients.len()] })
     }
 
     fn numbers(&self) -> &'static [&'static str] {

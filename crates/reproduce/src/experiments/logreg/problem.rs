@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use consilience_core::compress::Compressor;
 use consilience_core::linalg::dot;
-use consilience_core::model::{Family, Glm, Model, Prior, Single, Softmax, Surrogate};
+use consilience_core::model::{Glm, GlmFamily, Model, Prior, Single, Softmax, Surrogate};
 use consilience_core::protocol::Ledger;
 use consilience_core::rng::{ClientId, Purpose, Seed};
 use consilience_core::sampler::{Batch, Local, Recipe, Uplink};
@@ -105,7 +105,7 @@ impl Setting {
             let design = data.design(rows, self.intercept, &greatest)?;
             let labels = data.labels_of(rows);
             Ok(match classes {
-                2 => Arc::new(Glm::new(design, labels, Family::Bernoulli)?),
+                2 => Arc::new(Glm::new(design, labels, GlmFamily::Bernoulli)?),
                 _ => Arc::new(Softmax::new(
                     design,
                     labels.iter().map(|label| *label as u32).collect(),
