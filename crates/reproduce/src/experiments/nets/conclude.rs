@@ -278,8 +278,8 @@ fn against(
     );
     if share < LEAST_SHARE {
         let why = format!(
-            "{chains} chains of {name} do not agree: {gate}, and {:.0}% are needed before distances \
-             to it are judged",
+            "{chains} chains of {name} do not agree: {gate}, and {:.0}% are needed before \
+             distances to it are judged",
             100.0 * LEAST_SHARE
         );
         for beginning in ["agreement gap/", "tv gap/"] {
@@ -298,11 +298,11 @@ fn said(setting: &Setting) -> String {
         .map(|(name, what)| if name == what { name.clone() } else { format!("{name} ({what})") })
         .collect();
     format!(
-        "{}: {} rows to learn from, {} to test on, dealt to {} clients by {}; {} seeds. The net is \
-         {}, the prior N(0, {}). Rows of other kinds: {}. Accuracies are in percent. Numbers without \
-         a word are of the average over draws; `of the mean` is the net whose parameters are the \
-         mean of all draws', `of one draw` the last. A ratio or a gap is taken seed by seed: the \
-         split, the start and the noise are the same for both.",
+        "{}: {} rows to learn from, {} to test on, dealt to {} clients by {}; {} seeds. The net \
+         is {}, the prior N(0, {}). Rows of other kinds: {}. Accuracies are in percent. Numbers \
+         without a word are of the average over draws; `of the mean` is the net whose \
+         parameters are the mean of all draws', `of one draw` the last. A ratio or a gap is \
+         taken seed by seed: the split, the start and the noise are the same for both.",
         setting.data,
         setting.rows,
         setting.test_rows,
