@@ -6,6 +6,7 @@ mod bench;
 mod browser;
 mod choices;
 mod dependencies;
+mod gpu;
 mod mutants;
 mod posteriordb;
 mod python;
@@ -42,6 +43,8 @@ Commands:
   calibrate [REPLICATIONS]
                           Draw parameters and data so often (2000), and see whether the exact
                           samplers' posteriors have the ranks that they should
+  gpu                     On a machine with an NVIDIA GPU: kernels and whole chains of nets have
+                          the bits of the cores; milliseconds an iteration, PyTorch's beside them
   dependencies            Check licences, sources and bans of all dependencies by deny.toml
   mutants [--only NAMES]  Plant the bugs of mutants.toml one at a time, or those of these names
                           (with commas between them): the tests named there must catch each
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         ["siege", signals, runs] => siege(signals, runs),
         ["calibrate"] => calibrate("2000"),
         ["calibrate", replications] => calibrate(replications),
+        ["gpu"] => gpu::run(&root()),
         ["dependencies"] => dependencies::run(&root()),
         ["mutants"] => mutants::run(&root(), None),
         ["mutants", "--only", names] => mutants::run(&root(), Some(names)),

@@ -733,6 +733,9 @@ pub struct ReproduceCommand {
     /// Use this many cores (0: all). Results do not depend on it.
     #[arg(long)]
     pub threads: Option<usize>,
+    /// What computes neural nets: cuda and auto are an NVIDIA GPU. Results do not depend on it.
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: DeviceWord,
     /// Keep results in this folder [default: reproductions/SIZE]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -758,6 +761,17 @@ pub struct ReproduceCommand {
     /// Print JSON instead of tables.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What computes.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum DeviceWord {
+    /// This machine's cores.
+    Cpu,
+    /// Its first GPU, or nothing.
+    Cuda,
+    /// Its first GPU if it can be used, else its cores.
+    Auto,
 }
 
 /// `consilience data`.

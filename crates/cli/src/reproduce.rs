@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use consilience_engine::config::DeviceChoice;
 use consilience_engine::run::Progress;
 use consilience_engine::suggest::suggest;
 use consilience_reproduce::experiment::Trouble;
@@ -14,7 +15,7 @@ use consilience_reproduce::runner::Work;
 use consilience_reproduce::{CATALOGUE, Entry, Size, scorecard};
 use serde_json::{Value, json};
 
-use crate::args::ReproduceCommand;
+use crate::args::{DeviceWord, ReproduceCommand};
 use crate::output::{Failure, note, say};
 use crate::progress::with_progress;
 
@@ -142,10 +143,16 @@ fn one(
     let mut study = config.study(entry.paper.key, if quick { Size::Quick } else { size(command) });
     study.published = command.as_published;
     study.data = command.data.clone();
+    study.device = match command.device {
+        DeviceWord::Cpu => DeviceChoice::Cpu,
+        DeviceWord::Cuda => DeviceChoice::Cuda,
+        DeviceWord::Auto => DeviceChoice::Auto,
+    };
     if let Some(seed) = command.seed {
         study.seed = seed;
     }
-    let cells = folder(command).join(entry.id).join("cells");
+    let shelf = entry.experiment.and_then(|experiment| experiment.shelf());
+    let cells = folder(command).join(shelf.unwrap_or(entry.id)).join("cells");
     let left = match entry.experiment {
         Some(experiment) => match Work::new(&study, experiment, &cells, command.fresh) {
             Ok(work) => work.left(),

@@ -1,4 +1,5 @@
-"""Compile the kernels to PTX, which is kept beside them: `python compile.py [NAME...]`.
+"""Compile the kernels to PTX, which is kept beside them: `python compile.py [NAME...]`; with
+`--check`, compare it with what is kept.
 
 Needs NVRTC 12.4 (`pip install nvidia-cuda-nvrtc-cu12==12.4.127`), and neither a GPU nor a toolkit.
 PTX of ISA 8.4 for compute capability 8.0 runs on drivers from 550 on, on every GPU since A100.
@@ -10,6 +11,8 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+#: How it ends where there is no NVRTC.
+MISSING = 77
 OPTIONS = [b"--gpu-architecture=compute_80", b"-fmad=false", b"--include-path=" + HERE.encode()]
 
 
@@ -44,11 +47,23 @@ def compiled(nvrtc, name):
 
 
 def main():
-    nvrtc = library()
+    try:
+        nvrtc = library()
+    except OSError as error:
+        print(f"NVRTC is not here: {error}", file=sys.stderr)
+        sys.exit(MISSING)
     files = sorted(glob.glob(os.path.join(HERE, "*.cu")))
-    for name in sys.argv[1:] or [os.path.basename(file)[:-3] for file in files]:
-        with open(os.path.join(HERE, f"{name}.ptx"), "wb") as file:
-            file.write(compiled(nvrtc, name))
+    names = [name for name in sys.argv[1:] if name != "--check"]
+    for name in names or [os.path.basename(file)[:-3] for file in files]:
+        ptx, kept = compiled(nvrtc, name), os.path.join(HERE, f"{name}.ptx")
+        if "--check" in sys.argv:
+            with open(kept, "rb") as file:
+                if file.read() != ptx:
+                    sys.exit(f"{name}.ptx is not that of {name}.cu: `python compile.py` makes it")
+            print(f"{name}.ptx is that of {name}.cu")
+            continue
+        with open(kept, "wb") as file:
+            file.write(ptx)
         print(f"{name}.ptx")
 
 

@@ -754,7 +754,7 @@ impl Notes {
 
 /// One exchange with the clients spread over the threads; their answers are folded in the order of
 /// the cohort all the same.
-fn exchange_spread(
+pub fn exchange_spread(
     server: &mut dyn Sampler,
     clients: &mut [Box<dyn Device>],
     ledger: &mut Ledger,

@@ -33,6 +33,8 @@ pub struct Entry {
     /// Whose it is.
     pub paper: &'static Paper,
     config: &'static str,
+    /// What its config shares with others.
+    shared: Option<(&'static str, &'static str)>,
     /// How it is run; `None`: not yet.
     pub experiment: Option<&'static dyn Experiment>,
 }
@@ -40,8 +42,13 @@ pub struct Entry {
 impl Entry {
     /// Its config.
     pub fn config(&self) -> Result<Config, String> {
-        Config::read(self.config)
-            .map_err(|error| format!("papers/{}/{}.toml: {error}", self.paper.key, self.id))
+        let (read, beside) = match self.shared {
+            None => (Config::read(self.config), String::new()),
+            Some((file, shared)) => {
+                (Config::read_over(shared, self.config), format!(" over papers/nets/{file}.toml"))
+            }
+        };
+        read.map_err(|error| format!("papers/{}/{}.toml{beside}: {error}", self.paper.key, self.id))
     }
 
     /// What the paper claims with it.
@@ -67,7 +74,21 @@ macro_rules! entry {
             id: $id,
             paper: &$paper,
             config: include_str!(concat!("../../../papers/", $key, "/", $id, ".toml")),
+            shared: None,
             experiment: $experiment,
+        }
+    };
+}
+
+/// A table of methods on a neural net, whose rows stand in papers/nets/.
+macro_rules! nets {
+    ($paper:ident, $key:literal, $id:literal, $shared:literal) => {
+        Entry {
+            shared: Some((
+                $shared,
+                include_str!(concat!("../../../papers/nets/", $shared, ".toml")),
+            )),
+            ..entry!($paper, $key, $id, Some(&experiments::nets::Nets))
         }
     };
 }
@@ -107,15 +128,17 @@ pub static CATALOGUE: &[Entry] = &[
     entry!(QLSD, "qlsd", "logreg-femnist", Some(&experiments::logreg::LogReg::AgainstLsd)),
     entry!(QLSD, "qlsd", "logreg-covtype", Some(&experiments::logreg::LogReg::AgainstMala)),
     entry!(QLSD, "qlsd", "memory", Some(&experiments::memory::Memory)),
-    entry!(QLSD, "qlsd", "mlp-mnist", None),
-    entry!(QLSD, "qlsd", "lenet-mnist", None),
-    entry!(QLSD, "qlsd", "resnet-cifar", None),
+    nets!(QLSD, "qlsd", "mlp-mnist", "mlp"),
+    nets!(QLSD, "qlsd", "lenet-mnist", "lenet5"),
+    nets!(QLSD, "qlsd", "resnet-cifar", "resnet"),
+    nets!(QLSD, "qlsd", "calibration", "lenet5"),
+    nets!(QLSD, "qlsd", "ood", "lenet5"),
     entry!(FALD, "fald", "fald-complexity", Some(&experiments::fald_complexity::FaldComplexity)),
     entry!(FALD, "fald", "fald-gaussian", Some(&experiments::fald_gaussian::FaldGaussian)),
     entry!(FALD, "fald", "fald-lowerbound", Some(&experiments::fald_lowerbound::FaldLowerBound)),
     entry!(FALD, "fald", "titanic", Some(&experiments::titanic::Titanic)),
-    entry!(FALD, "fald", "fald-lenet", None),
-    entry!(FALD, "fald", "fald-resnet", None),
+    nets!(FALD, "fald", "fald-lenet", "lenet5"),
+    nets!(FALD, "fald", "fald-resnet", "resnet"),
     entry!(FA_LD, "fa-ld", "fald-k", Some(&experiments::fald_k::FaldK)),
     entry!(FA_LD, "fa-ld", "fald-hetero", Some(&experiments::fald_hetero::FaldHetero)),
     entry!(FA_LD, "fa-ld", "fald-partial", Some(&experiments::fald_partial::FaldPartial)),

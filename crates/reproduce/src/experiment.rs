@@ -19,6 +19,16 @@ pub trait Experiment: Sync {
     /// cell's cost to `progress.done`, and gives up when told to stop.
     fn run(&self, study: &Study, cell: &str, progress: &Progress) -> Result<Values, Trouble>;
 
+    /// All that a piece depends on beside its name: pieces that depend on the same are the same.
+    fn depends(&self, study: &Study, _cell: &str) -> String {
+        format!("{}\n{}\n{}", study.id, study.seed, study.setting)
+    }
+
+    /// Where finished pieces lie, if experiments share them.
+    fn shelf(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What follows from all pieces.
     fn conclude(&self, study: &Study, found: &Found) -> Result<Findings, Trouble>;
 }

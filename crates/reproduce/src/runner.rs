@@ -115,10 +115,7 @@ impl<'a> Work<'a> {
 
     /// What a cell depends on.
     fn key(&self, cell: &str) -> String {
-        let text = format!(
-            "{REVISION}\n{}\n{}\n{}\n{cell}\n",
-            self.study.id, self.study.seed, self.study.setting
-        );
+        let text = format!("{REVISION}\n{}\n{cell}\n", self.experiment.depends(self.study, cell));
         Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
             let _ = write!(hex, "{byte:02x}");
             hex

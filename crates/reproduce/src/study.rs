@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use consilience_engine::config::DeviceChoice;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +77,14 @@ impl Config {
         toml::from_str(text).map_err(|error| error.to_string())
     }
 
+    /// Read a config that says what it has beside, or in place of, what several share.
+    pub fn read_over(shared: &str, text: &str) -> Result<Config, String> {
+        let table = |text: &str| text.parse::<toml::Table>().map_err(|error| error.to_string());
+        let mut whole = table(shared)?;
+        lay_over(&mut whole, &table(text)?);
+        whole.try_into().map_err(|error: toml::de::Error| error.to_string())
+    }
+
     /// What a size changes; and whether that is the paper's own size.
     fn overlay(&self, size: Size) -> (Option<&toml::Table>, bool) {
         let found = self.sizes.range(size..).next();
@@ -84,13 +93,9 @@ impl Config {
 
     fn setting(&self, size: Size) -> toml::Table {
         let mut setting = self.setting.clone();
-        setting.extend(
-            self.overlay(size)
-                .0
-                .into_iter()
-                .flatten()
-                .map(|(key, value)| (key.clone(), value.clone())),
-        );
+        if let (Some(changes), _) = self.overlay(size) {
+            lay_over(&mut setting, changes);
+        }
         setting
     }
 
@@ -118,6 +123,21 @@ impl Config {
             setting,
             published: false,
             data: None,
+            device: DeviceChoice::Cpu,
+        }
+    }
+}
+
+/// Change a table: tables within it entry by entry, anything else as a whole.
+fn lay_over(table: &mut toml::Table, changes: &toml::Table) {
+    for (key, change) in changes {
+        match (table.get_mut(key), change) {
+            (Some(toml::Value::Table(inner)), toml::Value::Table(changes)) => {
+                lay_over(inner, changes);
+            }
+            _ => {
+                table.insert(key.clone(), change.clone());
+            }
         }
     }
 }
@@ -148,6 +168,8 @@ pub struct Study {
     pub published: bool,
     /// Where data sets lie.
     pub data: Option<PathBuf>,
+    /// What computes where the experiment has a use for a GPU; numbers do not depend on it.
+    pub device: DeviceChoice,
 }
 
 impl Study {
@@ -199,6 +221,20 @@ mod tests {
         assert_eq!(Size::ALL.map(runs), [(4, false), (4, false), (10, false), (30, true)]);
         assert_eq!(config.study("qlsd", Size::Hour).smaller, ["runs 10 (full size: 30)"]);
         assert!(config.study("qlsd", Size::Full).smaller.is_empty());
+    }
+
+    #[test]
+    fn what_is_shared_is_changed_entry_by_entry() {
+        let shared = "[setting]\nruns = 3\nrow.a = { step = 1, batch = 8 }\nrow.b = { step = 2 }\n\
+            [sizes.quick]\nrow.a.step = 7\n";
+        let own = "id = \"t\"\nplace = \"p\"\nsays = \"s\"\n[setting]\nrow.a.batch = 4\n\
+            [sizes.quick]\nruns = 1\n";
+        let config = Config::read_over(shared, own).unwrap();
+        let setting = |size| config.study("qlsd", size).setting;
+        let full = "runs = 3\nrow.a = { step = 1, batch = 4 }\nrow.b = { step = 2 }";
+        assert_eq!(setting(Size::Full), full.parse().unwrap());
+        let quick = "runs = 1\nrow.a = { step = 7, batch = 4 }\nrow.b = { step = 2 }";
+        assert_eq!(setting(Size::Quick), quick.parse().unwrap());
     }
 
     #[test]

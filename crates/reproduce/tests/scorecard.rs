@@ -131,6 +131,12 @@ fn the_book_says_how_many_experiments_have_the_papers_own_size() {
         "fifteen",
         "sixteen",
         "seventeen",
+        "eighteen",
+        "nineteen",
+        "twenty",
+        "twenty-one",
+        "twenty-two",
+        "twenty-three",
     ];
     let all = all();
     let run: Vec<&Reproduction> = all.iter().filter(|one| one.findings.is_ok()).collect();

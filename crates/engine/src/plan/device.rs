@@ -2,11 +2,20 @@
 
 use std::sync::Arc;
 
-use consilience_cuda::{Device, DeviceError, Nets};
+use consilience_core::model::Model;
+use consilience_cuda::{Device, Nets};
+
+pub use consilience_cuda::DeviceError;
 
 use super::Plan;
 use crate::config::{Config, ConfigError, DeviceChoice};
 use crate::warnings::{Code, Warning};
+
+/// The nets of these clients on the first GPU, as a model that answers all of them in one call.
+pub fn on_gpu(clients: &[Arc<dyn Model>]) -> Result<Arc<dyn Model>, DeviceError> {
+    let device = Device::open(0)?;
+    Ok(Arc::new(Nets::new(&device, clients)?))
+}
 
 impl Plan {
     /// Put the clients' models on the GPU that the config asks for.
@@ -15,9 +24,8 @@ impl Plan {
         if *choice == DeviceChoice::Cpu {
             return Ok(());
         }
-        let opened = Device::open(0).and_then(|device| Nets::new(&device, &self.target.clients));
-        match (opened, choice) {
-            (Ok(nets), _) => self.accelerator = Some(Arc::new(nets)),
+        match (on_gpu(&self.target.clients), choice) {
+            (Ok(nets), _) => self.accelerator = Some(nets),
             (Err(error), DeviceChoice::Auto) => {
                 let says = format!("the cores evaluate the model: {error}");
                 self.warnings.push(Warning::new(Code::NoGpu, says));

@@ -42,6 +42,7 @@ use bias::BiasGoal;
 use choice::HOPE;
 pub use choice::{Candidate, Choice};
 use descent::Downhill;
+pub use device::{DeviceError, on_gpu};
 pub use survey::{Findings, MOST_WHITENED};
 
 /// Fewer effective draws than this say nothing of a pilot.

@@ -13,6 +13,8 @@ pub mod fald_partial;
 pub mod fald_privacy;
 pub mod logreg;
 pub mod memory;
+pub mod nets;
+mod pooled;
 pub mod titanic;
 pub mod toy_gaussian;
 pub mod toy_stepsize;

@@ -11,10 +11,11 @@ use consilience_core::sampler::{Batch, Local, Recipe, Uplink};
 use consilience_core::step::Schedule;
 use consilience_core::survey::{Client, Optimum, conduct};
 use consilience_core::target::{Placement, Target};
+use consilience_engine::data::catalogue;
 use consilience_engine::data::partition::{Scheme, split, subset};
-use consilience_engine::data::{Dataset, Features, catalogue};
 use serde::Deserialize;
 
+use super::super::pooled::pooled;
 use crate::experiment::Trouble;
 use crate::study::Study;
 
@@ -93,7 +94,8 @@ impl Setting {
             data.classes = Some(vec!["others".into(), "this".into()]);
         }
         if self.pool > 1 {
-            data = pooled(&data, self.pool)?;
+            let side = data.columns.len().isqrt();
+            data = pooled(data, self.pool, [1, side, side])?;
         }
         let other = |e: &dyn std::fmt::Display| Trouble::Other(e.to_string());
         let dealt =
@@ -186,27 +188,6 @@ fn mean_curvature(client: &Arc<dyn Model>, at: &[f64], seed: Seed, id: ClientId)
     (0..DIRECTIONS).map(curvature).sum::<f64>() / DIRECTIONS as f64
 }
 
-/// Images as means over squares of pixels.
-fn pooled(data: &Dataset, by: usize) -> Result<Dataset, Trouble> {
-    let side = data.columns.len().isqrt();
-    if side * side != data.columns.len() || !side.is_multiple_of(by) {
-        return Err(Trouble::Other(format!(
-            "{} columns are no square image whose side {by} divides",
-            data.columns.len()
-        )));
-    }
-    let small = side / by;
-    let mut cells = vec![0.0; data.rows() * small * small];
-    for row in 0..data.rows() {
-        for (column, value) in data.entries(row) {
-            let (down, across) = (column as usize / side / by, column as usize % side / by);
-            cells[row * small * small + down * small + across] += value / (by * by) as f64;
-        }
-    }
-    let columns = (0..small * small).map(|k| format!("square {k}")).collect();
-    Ok(Dataset { features: Features::Dense(cells), columns, ..data.clone() })
-}
-
 /// The problem that was read last: all cells of a study share it, and reading takes longer than
 /// some cells do.
 static READ: Mutex<Option<(Setting, u64, Arc<Problem>)>> = Mutex::new(None);
@@ -222,25 +203,5 @@ pub(super) fn shared(setting: &Setting, study: &Study) -> Result<Arc<Problem>, T
             *read = Some((setting.clone(), study.seed, problem.clone()));
             Ok(problem)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn images_shrink_to_means() {
-        let data = Dataset {
-            features: Features::Dense((0..16).map(f64::from).collect()),
-            labels: vec![0.0],
-            classes: None,
-            columns: (0..16).map(|k| k.to_string()).collect(),
-            groups: None,
-        };
-        let small = pooled(&data, 2).unwrap();
-        // (0 + 1 + 4 + 5) / 4, ...
-        assert_eq!(small.features, Features::Dense(vec![2.5, 4.5, 10.5, 12.5]));
-        assert!(pooled(&data, 3).is_err());
     }
 }
