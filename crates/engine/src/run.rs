@@ -25,6 +25,8 @@ use crate::record::Statistic;
 
 /// Below so many multiplications an exchange is not worth spreading over threads.
 const WORTH_SPREADING: usize = 200_000;
+/// From so many chains on a thread they go on side by side, where that is faster at all.
+const WORTH_ABREAST: usize = 3;
 /// How many exchanges pass between two looks at the clock and the stop sign, at the most; and how
 /// many cells of features they read between two looks at the stop sign, about: a tenth of a second
 /// where a row takes a microsecond.
@@ -224,7 +226,8 @@ pub fn sample_kept(
     let work: usize = plan.target.clients.iter().map(|c| c.rows() * d).sum();
     let spread_clients = run.chains < threads && work >= WORTH_SPREADING;
     let failed: Mutex<Option<(usize, RunError)>> = Mutex::new(None);
-    let abreast = if goes_abreast(plan) { run.chains.div_ceil(threads.max(1)) } else { 1 };
+    let share = run.chains.div_ceil(threads.max(1));
+    let abreast = if share >= WORTH_ABREAST && goes_abreast(plan) { share } else { 1 };
     let finished: Vec<Vec<Chain>> = pool.install(|| {
         let group = |group: Vec<(usize, DrawSink)>| {
             let begun = |(index, sink)| Going::begin((plan, run), seed, index, sink, progress);
