@@ -162,7 +162,8 @@ fn a_stop_keeps_what_was_drawn_and_a_divergence_says_what_to_do() {
     assert!(outcome.interrupted && outcome.iterations < 10_000);
 
     // One core, three chains. Where these go on side by side, all are stopped on the way. Where one
-    // follows the other, the first is and the others have hardly begun: what the first drew is kept.
+    // follows the other, the first is, and the others have hardly begun: what the first drew is
+    // kept.
     for (noise, kept) in [("noise_variance = 1.0", 3), ("", 1)] {
         stopped_on_the_way(&stated(noise, "name = \"lmc\"\nstep = 2e-6", 3, 8), kept);
     }

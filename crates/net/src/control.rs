@@ -71,7 +71,7 @@ pub(crate) fn obey(status: &Status, order: &Order) -> Report {
     Report::Done(status.view().line())
 }
 
-/// Instruction the server of a run for something; the text says how the run stands then.
+/// Ask the server of a run for something; the text says how the run stands then.
 pub fn order(options: &JoinOptions, order: &Order) -> Result<String, JoinError> {
     let setup = |error: &dyn std::fmt::Display| JoinError::Setup(error.to_string());
     let endpoint = endpoint(options)?;

@@ -976,7 +976,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], ServeError> {
     Ok(bytes)
 }
 
-/// Instruction a run to stop; what was drawn is kept.
+/// Ask a run to stop; what was drawn is kept.
 pub fn stop(status: &Status) {
     status.progress.stop.store(true, Ordering::Relaxed);
 }

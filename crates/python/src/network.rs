@@ -215,7 +215,7 @@ impl Serving {
         self.status.view().blocked.clone()
     }
 
-    /// Instruction the run to stop; what was drawn is kept.
+    /// Ask the run to stop; what was drawn is kept.
     fn stop(&self) {
         serve::stop(&self.status);
     }

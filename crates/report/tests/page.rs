@@ -490,9 +490,10 @@ fn of_many_parameters_some_are_plotted() {
     assert_eq!(sound(&record), 3 + 1 + 2 + 1 + 2 + 2 * 40 + 1 + 1 + 2 + 1);
     let page = html(&record);
     assert!(page.contains("none of the other 260") && page.contains("The first 60 of 300"));
-    // the parameters, the sites twice, two numbers of the check, and one beside the draws
+    // the parameters, the sites twice, two numbers of the check, one beside the draws, and the rows
+    // left out of four sites and of all
     let rows = page.matches("<th scope=\"row\"><span class=\"name\">").count();
-    assert_eq!(rows, 300 + 4 + 4 + 2 + 1);
+    assert_eq!(rows, 300 + 4 + 4 + 2 + 1 + 5);
 }
 
 #[test]

@@ -86,8 +86,8 @@ pub enum Event {
 /// The client's side of any exchange: a machine that stops wherever it must know something of its
 /// rows.
 ///
-/// One exchange: [`Device::begin`]; then, as long as there are steps to be taken or a question to be
-/// answered, do so and go on; then [`Device::reply`]. What happens in between is no state:
+/// One exchange: [`Device::begin`]; then, as long as there are steps to be taken or a question to
+/// be answered, do so and go on; then [`Device::reply`]. What happens in between is no state:
 /// snapshots are taken between exchanges.
 pub trait Device: State + Send {
     /// Whether this is an order for this device: a task of its own, with the vectors that it needs.

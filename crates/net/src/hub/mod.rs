@@ -180,7 +180,7 @@ impl Hub {
         Hub { pause_after, ..self }
     }
 
-    /// Instruction every site something, wait for all answers. Whoever comes back later is told again.
+    /// Ask every site something, wait for all answers. Whoever comes back later is asked again.
     pub fn ask(&mut self, asks: &[Instruction]) -> Result<Vec<Tell>, Broken> {
         Ok(self.ask_within(asks, None)?.into_iter().flatten().collect())
     }
@@ -202,7 +202,7 @@ impl Hub {
         self.quarantine
     }
 
-    /// Instruction everything again from the first step, after a site was turned away, since what it said
+    /// Ask everything again from the first step, after a site was turned away, since what it said
     /// does not do.
     pub(crate) fn begin_again(&mut self, wrong: usize, why: &str) {
         self.cut(wrong, why);
@@ -215,13 +215,13 @@ impl Hub {
         objects(&self.sites[client], told)
     }
 
-    /// Instruction every site the same.
+    /// Ask every site the same.
     pub fn ask_all(&mut self, ask: &Instruction) -> Result<Vec<Tell>, Broken> {
         let frame = Frame::words(self.script.len() as u32, ask);
         Ok(self.asked(vec![frame; self.sites.len()], None, None)?.into_iter().flatten().collect())
     }
 
-    /// Instruction every site something, and wait so long for answers.
+    /// Ask every site something, and wait so long for answers.
     pub fn ask_within(
         &mut self,
         asks: &[Instruction],
