@@ -194,12 +194,11 @@ fn lost_last_words_are_said_again() {
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
     let last_words = Worker::farewell().encode_length_delimited_to_vec();
     let mut lost = 0;
-    let (served, _, refused) =
-        by_post(&config, &Folder::new("last"), brings, |_, site, bundle| {
-            let is_lost = bundle == last_words && site == 1 && lost < 3;
-            lost += usize::from(is_lost);
-            (!is_lost).then_some(bundle)
-        });
+    let (served, _, refused) = by_post(&config, &Folder::new("last"), brings, |_, site, bundle| {
+        let is_lost = bundle == last_words && site == 1 && lost < 3;
+        lost += usize::from(is_lost);
+        (!is_lost).then_some(bundle)
+    });
     same("lost last words", &served.unwrap(), &in_process(&config));
     assert_eq!((lost, refused.len()), (3, 0), "{refused:?}");
 }
