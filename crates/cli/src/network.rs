@@ -252,7 +252,7 @@ fn show(config: &Config, served: Served, out: Option<&Path>, json: bool) -> Resu
 
 /// Show a site what all parties agree on, and later what surveys added to it.
 fn show_statement(statement: &Statement) {
-    let found = |(field, _): &(&str, &str)| field.starts_with("found: ");
+    let found = |(field, _): &(&str, &str)| field.starts_with("found, ");
     let again = statement.fields().any(|field| found(&field));
     note(if again { "The surveys found:\n" } else { "All parties agree on this:\n" });
     for field in statement.fields().filter(|field| !again || found(field)) {

@@ -77,17 +77,17 @@ pub fn of_run(
     lines.extend(run(config));
     if let Some(Decision { sampler, step, weights, chains, attempt, halved }) = decision {
         let mut add = |field: &str, value: String| lines.push((field.into(), value));
-        add("found: sampler", sampler.clone().unwrap_or("nothing: it is stated".into()));
-        add("found: step", step.map_or("nothing: it is stated".into(), |s| exact(&s)));
+        add("found, sampler", sampler.clone().unwrap_or("nothing: it is stated".into()));
+        add("found, step", step.map_or("nothing: it is stated".into(), |s| exact(&s)));
         add(
-            "found: chains",
+            "found, chains",
             chains.map_or("nothing: they are stated, or 4".into(), |n| n.to_string()),
         );
         let runs = if *halved { "at half the step, for the bias" } else { "as stated" };
-        add("found: chains run", runs.into());
-        add("found: runs before this one", attempt.to_string());
+        add("found, chains run", runs.into());
+        add("found, runs before this one", attempt.to_string());
         let equal = || "nothing: they are stated, or equal".into();
-        add("found: weights", weights.as_ref().map_or_else(equal, |w| numbers(w)));
+        add("found, weights", weights.as_ref().map_or_else(equal, |w| numbers(w)));
     }
     Statement::new(lines)
 }
@@ -178,30 +178,30 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
         Neighbour::AddRemove => "an empty row in its place",
     };
     let mut lines: Lines = vec![
-        ("privacy: epsilon".into(), exact(epsilon)),
-        ("privacy: delta".into(), exact(delta)),
-        ("privacy: against".into(), neighbour.into()),
-        ("privacy: rows are shortened to".into(), exact(row_norm)),
-        ("privacy: slopes are held within".into(), slope.map_or("nothing".into(), |s| exact(&s))),
+        ("privacy, epsilon".into(), exact(epsilon)),
+        ("privacy, delta".into(), exact(delta)),
+        ("privacy, against".into(), neighbour.into()),
+        ("privacy, rows are shortened to".into(), exact(row_norm)),
+        ("privacy, slopes are held within".into(), slope.map_or("nothing".into(), |s| exact(&s))),
         (
-            "privacy: responses are clipped to within".into(),
+            "privacy, responses are clipped to within".into(),
             response.map_or("nothing".into(), |bound| exact(&bound)),
         ),
-        ("privacy: sites that collude".into(), colluding.to_string()),
+        ("privacy, sites that collude".into(), colluding.to_string()),
         (
-            "privacy: noise left to the server".into(),
+            "privacy, noise left to the server".into(),
             server_share.map_or("what rounding needs".into(), |share| exact(&share)),
         ),
     ];
     if *poisson {
         let words = "every row by itself, with the probability that the batch states";
-        lines.push(("privacy: rows of a minibatch are drawn".into(), words.into()));
+        lines.push(("privacy, rows of a minibatch are drawn".into(), words.into()));
     }
     if *hot {
-        lines.push(("privacy: heat of rounding".into(), "draws are wanted whatever it is".into()));
+        lines.push(("privacy, heat of rounding".into(), "draws are wanted whatever it is".into()));
     }
     if *secure_sum {
-        lines.push(("privacy: the server sees".into(), "the sum of all answers".into()));
+        lines.push(("privacy, the server sees".into(), "the sum of all answers".into()));
     }
     lines
 }

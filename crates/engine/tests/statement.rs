@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use consilience_core::protocol::Statement;
 use consilience_engine::config::{Config, Source};
 use consilience_engine::data::CellRule;
+use consilience_engine::data::spline::{Knots, Spline};
 use consilience_engine::plan::Decision;
 use consilience_engine::problem::Problem;
 use consilience_engine::site::{Agreement, LocalSite, agree, names};
@@ -26,14 +27,16 @@ fn agreement(config: &Config) -> Agreement {
 
 fn stated(text: &str) -> Statement {
     let config = parse(text);
-    of_run(&config, &agreement(&config), &names(&config).unwrap(), None)
+    // Sites of a secure sum bring keys, which are no settings.
+    let open = parse(&text.replace("secure_sum = true", "secure_sum = false"));
+    of_run(&config, &agreement(&open), &names(&config).unwrap(), None)
 }
 
 const CLIENTS: &str = "[[client]]\nname = \"basel\"\nrows = [[0.5, 0.25, 1], [0.1, 0.75, 0]]\n\
     [[client]]\nname = \"bern\"\nrows = [[0.5, 0.5, 1], [0.3, -0.25, 0]]\n";
 
 /// Samplers that have every setting between them.
-fn bases() -> [String; 7] {
+fn bases() -> [String; 12] {
     let with = |sampler: &str| {
         format!(
             "seed = 3\n[target]\nmodel = \"logistic\"\nintercept = true\ntemperature = 0.5\n\
@@ -58,7 +61,19 @@ fn bases() -> [String; 7] {
         with("name = \"marina-ld\"\nstep = 0.05\nrestart = 0.5"),
         with("name = \"vr-fald*\"\nstep = 0.05\nrefresh = 0.5").replace("server", "split"),
         with("name = \"dg-lmc\"\nstep = 0.05\ntether = 2.0"),
-        with("name = \"lmc\"\nstep = 0.05\nparticipation = { elastic = 0.5, deadline = 1.5 }"),
+        with(
+            "name = \"lmc\"\nstep = 0.05\nparticipation = { elastic = 0.5, deadline = 1.5 }\n\
+             clip = 2.5",
+        ),
+        with("name = \"imh\"\nblock = 256"),
+        with("name = \"hmc\"\nstep = 0.05\nleapfrog = 3"),
+        with("name = \"penalty\"\nstep = 0.05\npotential_noise = 200.0"),
+        // what is limited and what is hidden, together: nothing of it is planned here
+        with("name = \"lmc\"\nstep = 0.05")
+            .replace("model = \"logistic\"", "model = \"linear\"\nnoise_variance = 1.0")
+            + "[privacy]\nepsilon = 3.0\ndelta = 1e-6\nneighbour = \"replace\"\n\
+               row_norm = 2.0\nslope = 1.5\nresponse = 4.0\nserver_share = 0.125\n\
+               colluding = 1\nsampling = \"poisson\"\nhot = true\nsecure_sum = true\n",
     ]
 }
 
@@ -106,6 +121,30 @@ const CHANGES: &[(&str, &str, &str)] = &[
     ("seed = 3", "seed = 4", "seed"),
     ("seed = 3", "seeds = \"simulation\"\nseed = 3", "the sites' noise"),
     ("lp = true", "lp = false", "log-density of draws"),
+    ("clip = 2.5", "clip = 2.25", "gradients of sites are shortened to the norm"),
+    ("clip = 2.5", "", "gradients of sites are shortened to the norm"),
+    ("block = 256", "block = 512", "proposals in an exchange"),
+    ("leapfrog = 3", "leapfrog = 4", "leapfrog steps"),
+    (
+        "potential_noise = 200.0",
+        "potential_noise = 100.0",
+        "noise of sites on differences of potentials, for points 1 apart",
+    ),
+    ("epsilon = 3.0", "epsilon = 3.0000000000000004", "privacy, epsilon"),
+    ("delta = 1e-6", "delta = 1e-7", "privacy, delta"),
+    ("neighbour = \"replace\"", "neighbour = \"add-remove\"", "privacy, against"),
+    ("row_norm = 2.0", "row_norm = 2.5", "privacy, rows are shortened to"),
+    ("slope = 1.5", "slope = 1.25", "privacy, slopes are held within"),
+    ("response = 4.0", "response = 3.0", "privacy, responses are clipped to within"),
+    ("server_share = 0.125", "server_share = 0.25", "privacy, noise left to the server"),
+    ("colluding = 1", "colluding = 0", "privacy, sites that collude"),
+    (
+        "sampling = \"poisson\"",
+        "sampling = \"fixed\"",
+        "privacy, rows of a minibatch are drawn",
+    ),
+    ("hot = true", "hot = false", "privacy, heat of rounding"),
+    ("secure_sum = true", "secure_sum = false", "privacy, the server sees"),
 ];
 
 /// Fields that no config changes alone: the version, and what the data says.
@@ -120,12 +159,12 @@ fn whatever_is_changed_changes_its_field_and_the_hash() {
         for (from, to, field) in CHANGES.iter().filter(|(from, ..)| base.contains(from)) {
             let text = base.replacen(from, to, 1);
             let other = stated(&text);
-            let differ: Vec<&str> = first
-                .fields()
-                .zip(other.fields())
-                .filter(|(a, b)| a != b)
-                .map(|((field, _), _)| field)
-                .collect();
+            // a field that one of them lacks differs
+            let (before, after): (BTreeMap<&str, &str>, BTreeMap<&str, &str>) =
+                (first.fields().collect(), other.fields().collect());
+            let either: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
+            let differ: Vec<&str> =
+                either.into_iter().filter(|f| before.get(f) != after.get(f)).collect();
             if field.is_empty() {
                 assert_eq!(first, other, "{to}: the same number");
                 continue;
@@ -182,7 +221,8 @@ fn so_do_columns_and_what_surveys_found() {
             CellRule::Raw { term, mean } => {
                 vec![CellRule::Raw { term, mean: mean.next_up() }, CellRule::Value { term }]
             }
-            CellRule::Intercept | CellRule::Spline { .. } | CellRule::Product { .. } => vec![],
+            CellRule::Intercept => vec![CellRule::Value { term: 0 }],
+            CellRule::Spline { .. } | CellRule::Product { .. } => panic!("not in these data"),
         };
         count += 1 + more.len();
         for rule in more {
@@ -219,6 +259,50 @@ fn so_do_columns_and_what_surveys_found() {
         step(Some(0.1), Some(vec![0.5, 0.5f64.next_up()])),
     ]);
     assert_eq!(hashes.len(), count + levels + 1 + 6, "every change has a hash of its own");
+}
+
+/// Every number and every part of a spline and of a product is part of it, too.
+#[test]
+fn so_do_splines_and_products() {
+    let config = parse("[data]\nbuiltin = \"heart-disease\"\n[sampler]\nname = \"lmc\"\n");
+    let (first, names) = (agreement(&config), names(&config).unwrap());
+    let spline = |change: &dyn Fn(&mut Knots, &mut [usize; 2], &mut [f64; 3])| {
+        let written = Spline { natural: false, df: 5, degree: 2, standardised: true };
+        let inner = vec![0.25, 0.5, 0.75];
+        let mut knots = Knots { spline: written, bounds: (0.0, 1.0), inner, moments: (0.5, 0.1) };
+        let (mut places, mut numbers) = ([2, 1], [0.125, 0.375, 0.0625]);
+        change(&mut knots, &mut places, &mut numbers);
+        let ([term, part], [centre, scale, usual]) = (places, numbers);
+        CellRule::Spline { term, part, knots, centre, scale, usual }
+    };
+    let (age, sex) = (CellRule::Value { term: 0 }, CellRule::Value { term: 1 });
+    let product = |parts: &[&CellRule]| CellRule::Product {
+        parts: parts.iter().map(|part| (*part).clone()).collect(),
+    };
+    let rules = [
+        spline(&|_, _, _| ()),
+        spline(&|knots, _, _| knots.spline.natural = true),
+        spline(&|knots, _, _| knots.spline.degree = 3),
+        spline(&|knots, _, _| knots.bounds.0 = 0.0f64.next_down()),
+        spline(&|knots, _, _| knots.bounds.1 = 1.0f64.next_up()),
+        spline(&|knots, _, _| knots.inner[1] = 0.5f64.next_up()),
+        spline(&|_, places, _| places[0] = 3),
+        spline(&|_, places, _| places[1] = 2),
+        spline(&|_, _, numbers| numbers[0] = numbers[0].next_up()),
+        spline(&|_, _, numbers| numbers[1] = numbers[1].next_up()),
+        spline(&|_, _, numbers| numbers[2] = numbers[2].next_up()),
+        product(&[&age, &sex]),
+        product(&[&age, &age]),
+        product(&[&age, &sex, &sex]),
+        product(&[&age, &product(&[&sex, &sex])]),
+    ];
+    let hash = |rule: &CellRule| {
+        let mut changed = first.clone();
+        changed.moments.as_mut().unwrap().columns[0].rule = rule.clone();
+        of_run(&config, &changed, &names, None).hash()
+    };
+    let hashes: BTreeSet<String> = rules.iter().map(hash).collect();
+    assert_eq!(hashes.len(), rules.len(), "every change has a hash of its own");
 }
 
 /// People read it: words and numbers, and no names of types.

@@ -446,7 +446,7 @@ fn what_all_agreed_on_is_kept_and_shown() {
     let served = serving.end().unwrap();
     all.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
     let text = served.statement.text();
-    assert!(text.contains("\nstep: found by surveys\n") && text.contains("\nfound: step: 0."));
+    assert!(text.contains("\nstep: found by surveys\n") && text.contains("\nfound, step: 0."));
     assert_eq!(std::fs::read_to_string(folder.join("server/statement.txt")).unwrap(), text);
     let run = std::fs::read_dir(folder.join("sites"))
         .unwrap()

@@ -10,10 +10,13 @@ use sha2::{Digest, Sha256};
 pub struct Statement(String);
 
 impl Statement {
-    /// From its fields, in their order. A line break in a value is written as `\n`.
+    /// From its fields, in their order. A line break in a value is written as `\n`. The name of a
+    /// field has no colon before a space: it would end there.
     pub fn new<K: fmt::Display, V: fmt::Display>(lines: impl IntoIterator<Item = (K, V)>) -> Self {
         let mut text = String::new();
         for (field, value) in lines {
+            let field = field.to_string();
+            debug_assert!(!field.contains(": "), "`{field}` would end at its colon");
             let value = value.to_string().replace('\n', "\\n").replace('\r', "\\r");
             text.push_str(&format!("{field}: {value}\n"));
         }

@@ -50,14 +50,19 @@ impl WeightTail {
     /// could shift a mean by more than its standard error.
     pub(crate) fn trouble(self, effective: f64) -> Option<String> {
         let WeightTail { khat, unseen } = self;
-        let is_small = khat.is_finite() && AWAY * unseen * effective.max(1.0).sqrt() <= 1.0;
-        (khat.is_nan() || (khat > MOST_KHAT && !is_small)).then(|| {
+        (khat.is_nan() || (khat > MOST_KHAT && !self.is_small(effective))).then(|| {
             format!(
                 "the weights of its proposals have too heavy a tail (k-hat {khat:.2}, above \
                  {MOST_KHAT}; {:.1}% of the posterior may lie where no proposal has been)",
                 100.0 * unseen
             )
         })
+    }
+
+    /// Whether what so many effective draws may have missed shifts no mean by more than its
+    /// standard error.
+    fn is_small(self, effective: f64) -> bool {
+        self.khat.is_finite() && AWAY * self.unseen * effective.max(1.0).sqrt() <= 1.0
     }
 }
 
@@ -71,13 +76,34 @@ pub fn khat(record: &Record) -> Option<f64> {
     tail(record).map(|tail| tail.khat)
 }
 
-/// The warning of a heavy tail.
+/// The warning of a heavy tail; a note where it is too little to matter.
 pub(super) fn heavy(record: &Record, summaries: &[Option<Summary>]) -> Option<Warning> {
-    let tail = tail(record)?;
-    let why = tail.trouble(least_draws(summaries).unwrap_or(f64::INFINITY))?;
-    let says = format!("{} is not to be relied on: {why}", record.sampler.0);
-    let warning = Warning::new(Code::HeavyWeights, says).remedy("Use name = \"hmc\"");
-    Some(warning.number("khat", tail.khat).number("unseen", tail.unseen))
+    let draws = least_draws(summaries).unwrap_or(f64::INFINITY);
+    warning(&record.sampler.0, tail(record)?, draws)
+}
+
+/// What so many effective draws of a sampler with such a tail give reason to say.
+fn warning(sampler: &str, tail: WeightTail, effective: f64) -> Option<Warning> {
+    let WeightTail { khat, unseen } = tail;
+    let warning = if let Some(why) = tail.trouble(effective) {
+        Warning::new(
+            Code::HeavyWeights,
+            format!("{sampler} is not to be relied on: {why}"),
+        )
+        .remedy("Use name = \"hmc\"")
+    } else if khat > MOST_KHAT {
+        let says = format!(
+            "the weights of {sampler}'s proposals have a heavy tail (k-hat {khat:.2}, above \
+             {MOST_KHAT}); about {:.2}% of the posterior may lie where no proposal has been, which \
+             is too little to shift a mean by its standard error",
+            100.0 * unseen
+        );
+        Warning::new(Code::HeavyWeightsKept, says)
+            .remedy("name = \"hmc\" does without such proposals, at more exchanges")
+    } else {
+        return None;
+    };
+    Some(warning.number("khat", khat).number("unseen", unseen))
 }
 
 /// For how many iterations an independence chain stayed in one place at the longest, where the
@@ -137,6 +163,13 @@ mod tests {
         // what is no more than a standard error of few draws is more than that of many
         assert!(light.trouble(1e7).is_some(), "{light:?}");
         assert!(WeightTail::none().trouble(0.0).is_some());
+        // above the limit something is said in any case
+        let code = |tail, draws| warning("imh", tail, draws).map(|w| w.code);
+        assert_eq!(code(light, 2000.0), Some(Code::HeavyWeightsKept));
+        assert_eq!(code(light, 1e7), Some(Code::HeavyWeights));
+        assert_eq!(code(heavy, 2000.0), Some(Code::HeavyWeights));
+        let even = (0..4000).map(|k| f64::from(k % 7) / 7.0).collect::<Vec<_>>();
+        assert_eq!(code(WeightTail::of(&even), 2000.0), None);
         assert!(WeightTail::of(&[0.0, f64::NAN]).trouble(10.0).is_some());
     }
 }
