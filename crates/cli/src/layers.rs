@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use consilience_core::model::net::Plan;
+use consilience_core::model::net::NetPlan;
 use consilience_engine::config::Config;
 use serde_json::json;
 
@@ -22,7 +22,7 @@ pub fn net(command: &NetCommand) -> Result<(), Failure> {
     if command.json { say(&format!("{:#}\n", value(plan))) } else { say(&text(plan)) }
 }
 
-fn value(plan: &Plan) -> serde_json::Value {
+fn value(plan: &NetPlan) -> serde_json::Value {
     let layers: Vec<_> = plan
         .lines()
         .iter()
@@ -40,7 +40,7 @@ fn value(plan: &Plan) -> serde_json::Value {
     json!({ "layers": layers, "tensors": tensors, "parameters": plan.dim(), "flops": plan.flops() })
 }
 
-fn text(plan: &Plan) -> String {
+fn text(plan: &NetPlan) -> String {
     let lines: Vec<[String; 5]> =
         std::iter::once(["layer", "name", "output", "parameters", "flops"].map(str::to_owned))
             .chain([[

@@ -13,7 +13,7 @@ use consilience_engine::run::Progress;
 use consilience_engine::rundir;
 use consilience_engine::site::Own;
 use consilience_net::certs::{self as papers, Papers};
-use consilience_net::control::Order;
+use consilience_net::control::Command;
 use consilience_net::folders::{self, Folders};
 use consilience_net::join::{Credentials, JoinError, JoinOptions};
 use consilience_net::serve::{Admission, Publication, ServeError, ServeOptions, Served, Stage};
@@ -402,11 +402,11 @@ pub fn control(command: &ControlCommand) -> Result<(), Failure> {
         patience: None,
     };
     let order = match &command.order {
-        ControlOrder::Status => Order::Status,
-        ControlOrder::Pause => Order::Pause,
-        ControlOrder::Resume => Order::Resume,
-        ControlOrder::Drop { site } => Order::Drop { site: site.clone() },
-        ControlOrder::End => Order::End,
+        ControlOrder::Status => Command::Status,
+        ControlOrder::Pause => Command::Pause,
+        ControlOrder::Resume => Command::Resume,
+        ControlOrder::Drop { site } => Command::Drop { site: site.clone() },
+        ControlOrder::End => Command::End,
     };
     match controlling::order(&options, &order) {
         Ok(line) => say(&format!("{line}\n")),

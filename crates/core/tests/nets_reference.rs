@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use consilience_core::ask::Sum;
-use consilience_core::model::net::{Layer, Net, Plan, Seen, Shortcut, preset};
+use consilience_core::model::net::{Layer, Net, NetPlan, Seen, Shortcut, preset};
 use consilience_core::model::{Arithmetic, Design, Model, Rows, Single};
 
 const TORCH: &str = include_str!("data/nets.csv");
@@ -16,7 +16,7 @@ fn layers(words: &[&str]) -> Vec<Layer> {
     words.iter().map(|words| words.parse().unwrap()).collect()
 }
 
-fn plan(name: &str) -> Plan {
+fn plan(name: &str) -> NetPlan {
     let (layers, input) = match name {
         "lenet5" => (preset("lenet5", 10).unwrap(), [1, 28, 28]),
         "mlp" => (preset("mlp(9)", 10).unwrap(), [1, 28, 28]),
@@ -43,10 +43,10 @@ fn plan(name: &str) -> Plan {
         }
         other => panic!("{other}"),
     };
-    Plan::new(&layers, input).unwrap()
+    NetPlan::new(&layers, input).unwrap()
 }
 
-fn parameters(plan: &Plan) -> Vec<f64> {
+fn parameters(plan: &NetPlan) -> Vec<f64> {
     let mut x = vec![0.0; plan.dim()];
     for (at, parameter) in plan.parameters().iter().enumerate() {
         for (k, x) in x[parameter.range()].iter_mut().enumerate() {

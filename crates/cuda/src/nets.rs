@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use consilience_core::ask::{Ask, Sum};
-use consilience_core::model::net::{self, Activation, BLOCK, Plan, Seen, Tensor};
+use consilience_core::model::net::{self, Activation, BLOCK, NetPlan, Seen, Tensor};
 use consilience_core::model::{
     Arithmetic, ClientModels, EvaluationError, Evaluator, Model, Offers, Prior, Rows,
 };
@@ -37,7 +37,7 @@ const SHORTEST: usize = 64;
 /// in one call, and takes whole walks of theirs, with the bits of their own.
 #[derive(Debug)]
 pub struct Nets {
-    plan: Arc<Plan>,
+    plan: Arc<NetPlan>,
     /// For what is not asked of the GPU.
     clients: Arc<ClientModels>,
     /// The first row of every client in the table.
@@ -145,13 +145,13 @@ impl Model for Nets {
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
         let others = Arc::clone(&self.clients).evaluator();
         let board = self.boards.board().map_err(Some);
-        Box::new(Desk { others, board, seats: Seats::default(), nets: self })
+        Box::new(OnDevice { others, board, seats: Seats::default(), nets: self })
     }
 }
 
 /// What a GPU has for one chain.
 #[derive(Debug)]
-struct Desk {
+struct OnDevice {
     nets: Arc<Nets>,
     others: Box<dyn Evaluator>,
     board: Result<Box<dyn Board>, Option<DeviceError>>,
@@ -187,7 +187,7 @@ struct Wanted<'a, 'b> {
     z: Option<&'a [f64]>,
 }
 
-impl Evaluator for Desk {
+impl Evaluator for OnDevice {
     fn answer(&mut self, asks: &mut [Ask<'_>]) -> Result<(), EvaluationError> {
         let d = self.nets.plan.dim();
         let (mut gradients, mut differences) = (Vec::new(), Vec::new());
@@ -273,7 +273,7 @@ impl Threads for Pool {
 }
 
 /// Rows that go through the net together: a multiple of eight that divides a block.
-fn rows_at_a_time(plan: &Plan, seats: usize, most: usize) -> usize {
+fn rows_at_a_time(plan: &NetPlan, seats: usize, most: usize) -> usize {
     let row = size_of::<f32>() * stride(plan) * seats;
     let mut each = BLOCK;
     while each > 8 && (each * row > MOST_ARENA || each / 2 >= most) {
@@ -283,7 +283,7 @@ fn rows_at_a_time(plan: &Plan, seats: usize, most: usize) -> usize {
 }
 
 /// How many numbers a sample has: those between layers, and room for gradients of its own.
-fn stride(plan: &Plan) -> usize {
+fn stride(plan: &NetPlan) -> usize {
     let room = plan.back().iter().map(|step| match step {
         net::Step::FrnSlopes { of, .. } | net::Step::GroupNormSlopes { of, .. } => 2 * of.channels,
         net::Step::ConvWeights { p, .. } => p.weight.len() + p.bias.len(),
@@ -293,7 +293,7 @@ fn stride(plan: &Plan) -> usize {
 }
 
 /// How far parameters of one point are from those of the next.
-fn wide(plan: &Plan) -> usize {
+fn wide(plan: &NetPlan) -> usize {
     plan.dim().next_multiple_of(4)
 }
 

@@ -138,11 +138,7 @@ const CHANGES: &[(&str, &str, &str)] = &[
     ("response = 4.0", "response = 3.0", "privacy, responses are clipped to within"),
     ("server_share = 0.125", "server_share = 0.25", "privacy, noise left to the server"),
     ("colluding = 1", "colluding = 0", "privacy, sites that collude"),
-    (
-        "sampling = \"poisson\"",
-        "sampling = \"fixed\"",
-        "privacy, rows of a minibatch are drawn",
-    ),
+    ("sampling = \"poisson\"", "sampling = \"fixed\"", "privacy, rows of a minibatch are drawn"),
     ("hot = true", "hot = false", "privacy, heat of rounding"),
     ("secure_sum = true", "secure_sum = false", "privacy, the server sees"),
 ];

@@ -17,7 +17,7 @@ pub const PATH: &str = "/consilience.Session/Control";
 
 /// What an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Order {
+pub enum Command {
     /// Say how the run stands.
     Status,
     /// Hold the run until it is resumed: the sites wait.
@@ -43,28 +43,28 @@ pub enum Report {
 }
 
 /// Do what an operator asks for.
-pub(crate) fn obey(status: &Status, order: &Order) -> Report {
+pub(crate) fn obey(status: &Status, order: &Command) -> Report {
     match order {
-        Order::Status => {}
-        Order::Pause => status.pause(),
-        Order::Resume => status.resume(),
-        Order::End => status.end(),
-        Order::Drop { site } if !status.sites().contains(site) => {
+        Command::Status => {}
+        Command::Pause => status.pause(),
+        Command::Resume => status.resume(),
+        Command::End => status.end(),
+        Command::Drop { site } if !status.sites().contains(site) => {
             let sites = status.sites().join(", ");
             return Report::Refused(format!("there is no site \"{site}\": the sites are {sites}"));
         }
-        Order::Drop { site } if !status.is_elastic() => {
+        Command::Drop { site } if !status.is_elastic() => {
             return Report::Refused(format!(
                 "this run is strict: without the rows of \"{site}\" it would sample another \
                  posterior. End it, and start one without this site; or wait until the site is \
                  mended"
             ));
         }
-        Order::Drop { site } => {
+        Command::Drop { site } => {
             status.leave_out(site);
         }
     }
-    if *order != Order::Status {
+    if *order != Command::Status {
         status.note(Happened::Ordered { order: format!("{order:?}") });
     }
     tracing::warn!(?order, "the operator");
@@ -72,7 +72,7 @@ pub(crate) fn obey(status: &Status, order: &Order) -> Report {
 }
 
 /// Ask the server of a run for something; the text says how the run stands then.
-pub fn order(options: &JoinOptions, order: &Order) -> Result<String, JoinError> {
+pub fn order(options: &JoinOptions, order: &Command) -> Result<String, JoinError> {
     let setup = |error: &dyn std::fmt::Display| JoinError::Setup(error.to_string());
     let endpoint = endpoint(options)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -15,7 +15,7 @@ use common::*;
 use consilience_engine::config::Config;
 use consilience_engine::site::Own;
 use consilience_net::certs::{self, Papers};
-use consilience_net::control::{Order, order};
+use consilience_net::control::{Command, order};
 use consilience_net::frame::{Frame, MESSAGE, PATH, WORDS};
 use consilience_net::join::{Credentials, JoinError, JoinOptions, attend, endpoint};
 use consilience_net::revoked::fingerprint;
@@ -315,11 +315,11 @@ fn a_stranger_cannot_have_a_site_turned_away() {
     let view = status.view();
     assert!(view.sites[1].connected && view.sites[1].returns == 0 && view.blocked.is_empty());
     // No site may control the run, and the operator is no site.
-    let refused = |name: &str| order(&with(name), &Order::End).unwrap_err().to_string();
+    let refused = |name: &str| order(&with(name), &Command::End).unwrap_err().to_string();
     assert!(refused("north").contains("not an operator's"), "{}", refused("north"));
     let error = site(brings("north"), with("operator")).join().unwrap().unwrap_err();
     assert!(error.to_string().contains("not one of the site"), "{error}");
-    let line = order(&with("operator"), &Order::Status).unwrap();
+    let line = order(&with("operator"), &Command::Status).unwrap();
     assert!(line.contains("1 of 3 sites connected"), "{line}");
     let rest: Vec<_> = ["north", "the south"].map(|name| site(brings(name), with(name))).into();
     same("strangers", &serving.end().unwrap(), &in_process(&config));
@@ -381,16 +381,16 @@ fn an_operator_holds_a_run_lets_it_go_on_and_ends_it() {
     let (address, status) = (serving.address, Arc::clone(&serving.status));
     let all: Vec<_> = SITES.map(|name| site(brings(name), joining(address))).into();
     until("it samples", || rounds(&status) > 50);
-    let line = order(&joining(address), &Order::Pause).unwrap();
+    let line = order(&joining(address), &Command::Pause).unwrap();
     assert!(line.contains("paused since "), "{line}");
     until("all are let go", || status.view().sites.iter().all(|site| !site.connected));
     let held = rounds(&status);
     assert!(get(serving.http.unwrap(), "/status.json").contains("the operator paused the run"));
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(rounds(&status), held, "nothing goes forward");
-    let why = order(&joining(address), &Order::Drop { site: "east".into() }).unwrap_err();
+    let why = order(&joining(address), &Command::Drop { site: "east".into() }).unwrap_err();
     assert!(why.to_string().contains("this run is strict"), "{why}");
-    order(&joining(address), &Order::Resume).unwrap();
+    order(&joining(address), &Command::Resume).unwrap();
     same("held", &serving.end().unwrap(), &in_process(&config));
     all.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
 
@@ -402,7 +402,7 @@ fn an_operator_holds_a_run_lets_it_go_on_and_ends_it() {
     };
     let all: Vec<_> = SITES.map(attending).into();
     until("it samples", || rounds(&status) > 50);
-    order(&joining(address), &Order::End).unwrap();
+    order(&joining(address), &Command::End).unwrap();
     let served = serving.end().unwrap();
     assert!(served.outcome.interrupted && served.outcome.draws.length() > 5);
     for site in all {
@@ -426,7 +426,7 @@ fn an_elastic_run_goes_on_without_a_site() {
     assert!(told.join().unwrap().unwrap().contains("5000 bytes"));
     let before = rounds(&status);
     until("it goes on", || rounds(&status) > before + 3);
-    order(&joining(address), &Order::Drop { site: SITES[2].into() }).unwrap();
+    order(&joining(address), &Command::Drop { site: SITES[2].into() }).unwrap();
     let error = site(brings(SITES[2]), joining(address)).join().unwrap().unwrap_err();
     assert!(error.to_string().contains("the operator goes on without"), "{error}");
     let served = serving.end().unwrap();
@@ -498,7 +498,7 @@ fn a_run_that_is_blocked_for_too_long_is_paused_by_name() {
     let said = "site \"the south\" has blocked the run for 1 seconds: ";
     assert!(why.starts_with(said) && why.contains("consilience control resume"), "{why}");
     assert!(get(serving.http.unwrap(), "/status.json").contains("has blocked the run for 1 sec"));
-    order(&joining(address), &Order::Resume).unwrap();
+    order(&joining(address), &Command::Resume).unwrap();
     let mended = site(brings(SITES[2]), joining(address));
     same("paused by name", &serving.end().unwrap(), &in_process(&config));
     others.into_iter().chain([mended]).for_each(|site| assert!(site.join().unwrap().unwrap()));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use consilience_core::model::net::{Plan, Role, Seen, preset};
+use consilience_core::model::net::{NetPlan, Role, Seen, preset};
 use consilience_core::model::{Arithmetic, Model, Net, Prior, Single};
 use consilience_core::sampler::{Batch, Local, Recipe, Sampler};
 use consilience_core::step::Schedule;
@@ -50,7 +50,7 @@ pub struct LeNet {
 impl LeNet {
     pub fn run(&self) -> Result<String, String> {
         let layers = preset("lenet5", CLASSES).map_err(|e| e.to_string())?;
-        let plan = Arc::new(Plan::new(&layers, [1, 28, 28]).map_err(|e| e.to_string())?);
+        let plan = Arc::new(NetPlan::new(&layers, [1, 28, 28]).map_err(|e| e.to_string())?);
         let (images, test) = dealt(self.how.data.as_deref(), CLIENTS, self.ni)?;
         let net = |shown: Shown| -> Result<Arc<dyn Model>, String> {
             let seen = Seen::Labels(shown.labels);
@@ -107,7 +107,7 @@ impl LeNet {
 }
 
 /// Weights of variance two over the inputs of a unit, no biases.
-pub(super) fn he(plan: &Plan) -> Vec<f64> {
+pub(super) fn he(plan: &NetPlan) -> Vec<f64> {
     let mut x = normals(9000, plan.dim());
     for parameter in plan.parameters() {
         let weight = f64::from(u8::from(parameter.role == Role::Weight));

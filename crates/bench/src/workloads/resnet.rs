@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use consilience_core::model::net::{Plan, Seen, preset};
+use consilience_core::model::net::{NetPlan, Seen, preset};
 use consilience_core::model::{Arithmetic, Design, Model, Net, Prior};
 use consilience_core::sampler::{Batch, Local, Recipe};
 use consilience_core::step::Schedule;
@@ -46,7 +46,7 @@ pub struct ResNet {
 impl ResNet {
     pub fn run(&self) -> Result<String, String> {
         let layers = preset(&self.net, CLASSES).map_err(|e| e.to_string())?;
-        let plan = Arc::new(Plan::new(&layers, INPUT).map_err(|e| e.to_string())?);
+        let plan = Arc::new(NetPlan::new(&layers, INPUT).map_err(|e| e.to_string())?);
         let width: usize = INPUT.iter().product();
         let client = |k: usize| -> Result<Arc<dyn Model>, String> {
             let pixels = normals(7000 + k, self.ni * width);

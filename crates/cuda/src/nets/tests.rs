@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use consilience_core::ask::{Ask, Sum};
-use consilience_core::model::net::{Layer, Plan, Seen, Stated, parse, preset};
+use consilience_core::model::net::{Layer, NetPlan, Seen, Stated, parse, preset};
 use consilience_core::model::{Arithmetic, Design, Model, Net, Prior, Rows, Single};
 use consilience_core::protocol::{Event, Jointly, Ledger, exchange};
 use consilience_core::rng::{ClientId, Purpose, Seed};
@@ -23,7 +23,7 @@ fn normals(address: u64, n: usize, scale: f64) -> Vec<f64> {
 }
 
 /// Clients with so many rows each.
-fn clients(plan: &Arc<Plan>, rows: &[usize], gaussian: bool) -> Vec<Arc<dyn Model>> {
+fn clients(plan: &Arc<NetPlan>, rows: &[usize], gaussian: bool) -> Vec<Arc<dyn Model>> {
     let (width, classes) = (plan.input().len(), plan.outputs());
     let one = |(k, n): (usize, &usize)| -> Arc<dyn Model> {
         // images are black here and there
@@ -39,8 +39,8 @@ fn clients(plan: &Arc<Plan>, rows: &[usize], gaussian: bool) -> Vec<Arc<dyn Mode
     rows.iter().enumerate().map(one).collect()
 }
 
-fn plan(layers: &[Layer], input: [usize; 3]) -> Arc<Plan> {
-    Arc::new(Plan::new(layers, input).unwrap())
+fn plan(layers: &[Layer], input: [usize; 3]) -> Arc<NetPlan> {
+    Arc::new(NetPlan::new(layers, input).unwrap())
 }
 
 fn list(layers: &[&str]) -> Vec<Layer> {
@@ -61,7 +61,7 @@ fn joined(clients: &[Arc<dyn Model>]) -> Option<Arc<dyn Model>> {
 }
 
 /// Gradients and differences of all rows and of some, at equal and at different points.
-fn same_gradients(plan: &Arc<Plan>, clients: &[Arc<dyn Model>]) {
+fn same_gradients(plan: &Arc<NetPlan>, clients: &[Arc<dyn Model>]) {
     let Some(model) = joined(clients) else { return };
     let d = plan.dim();
     let (x, z) = (normals(1, d, 0.2), normals(2, d, 0.2));

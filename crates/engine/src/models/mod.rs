@@ -25,7 +25,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use consilience_core::error::DataError;
-use consilience_core::model::net::Plan;
+use consilience_core::model::net::NetPlan;
 use consilience_core::model::{
     Adjustment, Design, Extended, ExtendedLoss, GAUSS_HERMITE, GroupEffects, Law, Model, Transform,
     Transforms,
@@ -412,7 +412,7 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     }
 
     /// The layers and their sizes, where it has any.
-    fn net(&self) -> Option<&Plan> {
+    fn net(&self) -> Option<&NetPlan> {
         None
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use consilience_core::error::DataError;
 use consilience_core::model::net::{
-    Layer, LayerError, Plan, Role, Seen, Stated as StatedLayer, parse, preset,
+    Layer, LayerError, NetPlan, Role, Seen, Stated as StatedLayer, parse, preset,
 };
 use consilience_core::model::{Arithmetic, Design, Model, Net};
 use consilience_core::simd::{exp, ln};
@@ -164,7 +164,7 @@ struct NetModel {
     likelihood: Likelihood,
     arithmetic: Arithmetic,
     start: StartAt,
-    plan: Arc<Plan>,
+    plan: Arc<NetPlan>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -212,7 +212,7 @@ fn read(stated: &Stated<'_>) -> Result<Arc<dyn RowModel>, ConfigError> {
     let value = stated.need("layers", usage)?;
     let (layers, kept) = read_layers(&value, outputs)?;
     let input = read_input(stated, &value)?;
-    let plan = Plan::new(&layers, input).map_err(|e| complain(&value, &e))?;
+    let plan = NetPlan::new(&layers, input).map_err(|e| complain(&value, &e))?;
     if plan.outputs() != outputs {
         let what = if outputs == 1 { "number that is explained" } else { "class" };
         let error = LayerError::Outputs { found: plan.outputs(), needed: outputs, what };
@@ -394,7 +394,7 @@ impl RowModel for NetModel {
         false
     }
 
-    fn net(&self) -> Option<&Plan> {
+    fn net(&self) -> Option<&NetPlan> {
         Some(&self.plan)
     }
 

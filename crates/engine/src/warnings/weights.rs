@@ -86,11 +86,8 @@ pub(super) fn heavy(record: &Record, summaries: &[Option<Summary>]) -> Option<Wa
 fn warning(sampler: &str, tail: WeightTail, effective: f64) -> Option<Warning> {
     let WeightTail { khat, unseen } = tail;
     let warning = if let Some(why) = tail.trouble(effective) {
-        Warning::new(
-            Code::HeavyWeights,
-            format!("{sampler} is not to be relied on: {why}"),
-        )
-        .remedy("Use name = \"hmc\"")
+        Warning::new(Code::HeavyWeights, format!("{sampler} is not to be relied on: {why}"))
+            .remedy("Use name = \"hmc\"")
     } else if khat > MOST_KHAT {
         let says = format!(
             "the weights of {sampler}'s proposals have a heavy tail (k-hat {khat:.2}, above \

@@ -2,7 +2,7 @@
 
 use super::kernels::window::Window;
 use super::layers::{Activation, Layer, LayerError, Shortcut};
-use super::plan::{Line, MOST_PARAMETERS, Parameter, Plan, Role, Shape, allocate};
+use super::plan::{Line, MOST_PARAMETERS, NetPlan, Parameter, Role, Shape, allocate};
 use super::steps::{Affine, Range, Step, Tensor};
 
 /// What a layer made of a group of rows.
@@ -72,7 +72,7 @@ impl Builder {
         }
     }
 
-    pub(super) fn finish(mut self, layers: &[Layer]) -> Result<Plan, LayerError> {
+    pub(super) fn finish(mut self, layers: &[Layer]) -> Result<NetPlan, LayerError> {
         let input = Value { tensor: self.tensor(self.input.len()), shape: self.input, free: false };
         let (last, built) = self.list(layers, input)?;
         let dim = self.parameters.last().map_or(0, |last| last.range().end);
@@ -97,7 +97,7 @@ impl Builder {
             step.touches().into_iter().for_each(|tensor| touch(tensor, turn + 1 + at));
         }
         let (places, arena) = allocate(&self.lengths, &alive);
-        Ok(Plan {
+        Ok(NetPlan {
             input: self.input,
             outputs: last.shape.len(),
             parameters: self.parameters,

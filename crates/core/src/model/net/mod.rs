@@ -16,7 +16,7 @@ mod tests;
 pub use kernels::BLOCK;
 pub use kernels::window::Window;
 pub use layers::{Activation, LAYERS, Layer, LayerError, PRESETS, Shortcut, Stated, parse, preset};
-pub use plan::{Line, Parameter, Plan, Role, Shape};
+pub use plan::{Line, NetPlan, Parameter, Role, Shape};
 pub use steps::{Affine, Range, Step, Tensor};
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ enum Table {
 
 #[derive(Debug)]
 struct Data<T> {
-    plan: Arc<Plan>,
+    plan: Arc<NetPlan>,
     design: Design<T>,
     seen: Seen,
 }
@@ -61,7 +61,7 @@ pub enum Seen {
 impl Net {
     /// From a plan, rows as wide as its input, and what was seen with each.
     pub fn new(
-        plan: Arc<Plan>,
+        plan: Arc<NetPlan>,
         design: Design,
         seen: Seen,
         arithmetic: Arithmetic,
@@ -111,7 +111,7 @@ impl Net {
     }
 
     /// The plan.
-    pub fn plan(&self) -> &Arc<Plan> {
+    pub fn plan(&self) -> &Arc<NetPlan> {
         match &self.table {
             Table::F32(data) => &data.plan,
             Table::F64(data) => &data.plan,
@@ -151,7 +151,7 @@ impl Net {
     }
 }
 
-impl Plan {
+impl NetPlan {
     /// The outputs of every row of a table at `x`, row by row: logits, or numbers.
     pub fn outputs_of(
         self: &Arc<Self>,

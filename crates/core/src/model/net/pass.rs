@@ -16,7 +16,7 @@ use super::kernels::max_pool::{MaxPool, MaxPoolSlopes};
 use super::kernels::shortcut::{Add, Pad, Way};
 use super::kernels::turn::Turn;
 use super::kernels::{GROUP, Lanes, Number};
-use super::plan::Plan;
+use super::plan::NetPlan;
 use super::steps::{Affine, Step, Tensor};
 use crate::model::design::Design;
 
@@ -42,7 +42,7 @@ pub(super) struct Room<T> {
 const LINE: usize = 64;
 
 impl<T: Number> Room<T> {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &NetPlan) -> Self {
         let widest = plan.forth.iter().map(|step| match step {
             Step::Conv { p, .. } => p.weight.len(),
             Step::Dense { x, .. } => GROUP * plan.places[x.0].len(),
@@ -61,14 +61,14 @@ impl<T: Number> Room<T> {
 /// A plan on its way.
 pub(super) struct Pass<'a, L: Lanes> {
     lanes: L,
-    plan: &'a Plan,
+    plan: &'a NetPlan,
     arena: &'a mut [L::V],
     turned: &'a mut [L::T],
 }
 
 /// The tensors of a step: those that it reads, and those that it writes.
 fn tensors<'a, V: Pod, const N: usize>(
-    plan: &Plan,
+    plan: &NetPlan,
     arena: &'a mut [V],
     names: [Tensor; N],
 ) -> [&'a mut [V]; N] {
@@ -84,7 +84,7 @@ fn both<T>(p: Affine, sums: &mut [T]) -> (&mut [T], &mut [T]) {
 }
 
 impl<'a, L: Lanes> Pass<'a, L> {
-    pub(super) fn new(lanes: L, plan: &'a Plan, room: &'a mut Room<L::T>) -> PassAndSums<'a, L> {
+    pub(super) fn new(lanes: L, plan: &'a NetPlan, room: &'a mut Room<L::T>) -> PassAndSums<'a, L> {
         let Room { arena, turned, weights, sums } = room;
         let skip = arena.as_ptr().align_offset(LINE).min(LINE / size_of::<L::T>());
         let arena = cast_slice_mut(&mut arena[skip..skip + plan.arena * GROUP]);

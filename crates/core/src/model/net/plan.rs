@@ -106,7 +106,7 @@ pub struct Line {
 
 /// The steps of a net.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct NetPlan {
     pub(super) input: Shape,
     pub(super) outputs: usize,
     pub(super) parameters: Vec<Parameter>,
@@ -125,7 +125,7 @@ pub struct Plan {
 /// More parameters than any net of this program has a use for.
 pub(super) const MOST_PARAMETERS: usize = 1 << 27;
 
-impl Plan {
+impl NetPlan {
     /// The plan of these layers on rows of this shape: channels, height, width.
     pub fn new(layers: &[Layer], input: [usize; 3]) -> Result<Self, LayerError> {
         let [channels, height, width] = input;

@@ -118,21 +118,21 @@ fn zoo() -> Vec<(Vec<Layer>, [usize; 3])> {
     all
 }
 
-fn seen(plan: &Plan, rows: usize) -> Seen {
+fn seen(plan: &NetPlan, rows: usize) -> Seen {
     Seen::Labels((0..rows as u32).map(|row| row * 7 % plan.outputs() as u32).collect())
 }
 
-fn cells(plan: &Plan, rows: usize) -> Vec<f64> {
+fn cells(plan: &NetPlan, rows: usize) -> Vec<f64> {
     normals(1, rows * plan.input().len())
 }
 
-fn net(plan: &Arc<Plan>, rows: usize, arithmetic: Arithmetic) -> Net {
+fn net(plan: &Arc<NetPlan>, rows: usize, arithmetic: Arithmetic) -> Net {
     let design = Design::dense(cells(plan, rows), plan.input().len()).unwrap();
     Net::new(Arc::clone(plan), design, seen(plan, rows), arithmetic).unwrap()
 }
 
 /// Parameters at which a net is alive: what a common start would draw, with biases.
-fn point(plan: &Plan, address: u64) -> Vec<f64> {
+fn point(plan: &NetPlan, address: u64) -> Vec<f64> {
     let mut x = normals(address, plan.dim());
     for parameter in plan.parameters() {
         let part = &mut x[parameter.range()];
@@ -162,7 +162,7 @@ fn norm(x: &[f64]) -> f64 {
 #[test]
 fn gradients_are_central_differences_for_every_layer_and_preset() {
     for (layers, input) in zoo() {
-        let plan = Arc::new(Plan::new(&layers, input).unwrap());
+        let plan = Arc::new(NetPlan::new(&layers, input).unwrap());
         let (net, x) = (net(&plan, 11, Arithmetic::F64), point(&plan, 3));
         let model: Arc<dyn Model> = Arc::new(net.clone());
         let (found, mut single) = (gradient(&net, &x, Rows::All), Single::new(&model));
@@ -198,7 +198,7 @@ fn gradients_are_central_differences_for_every_layer_and_preset() {
 #[test]
 fn numbers_of_32_bits_agree_with_those_of_64() {
     for (layers, input) in zoo() {
-        let plan = Arc::new(Plan::new(&layers, input).unwrap());
+        let plan = Arc::new(NetPlan::new(&layers, input).unwrap());
         let x = point(&plan, 5);
         let short = gradient(&net(&plan, 9, Arithmetic::F32), &x, Rows::All);
         let long = gradient(&net(&plan, 9, Arithmetic::F64), &x, Rows::All);
@@ -221,7 +221,7 @@ fn numbers_of_32_bits_agree_with_those_of_64() {
 #[test]
 fn nets_keep_what_models_promise() {
     for (layers, input) in zoo() {
-        let plan = Arc::new(Plan::new(&layers, input).unwrap());
+        let plan = Arc::new(NetPlan::new(&layers, input).unwrap());
         if plan.dim() > 400 {
             continue; // a finite difference for every parameter
         }
@@ -229,7 +229,7 @@ fn nets_keep_what_models_promise() {
         contract::check(&model).unwrap_or_else(|broken| panic!("{layers:?}: {broken}"));
     }
     let plan =
-        Arc::new(Plan::new(&layers(&["linear(4)", "tanh", "linear(1)"]), [3, 1, 1]).unwrap());
+        Arc::new(NetPlan::new(&layers(&["linear(4)", "tanh", "linear(1)"]), [3, 1, 1]).unwrap());
     let design = Design::dense(cells(&plan, 13), 3).unwrap();
     let seen = Seen::Numbers(normals(2, 13), 0.3);
     let model: Arc<dyn Model> = Arc::new(Net::new(plan, design, seen, Arithmetic::F64).unwrap());
@@ -239,7 +239,7 @@ fn nets_keep_what_models_promise() {
 #[test]
 fn registers_of_any_width_give_the_same_bits() {
     for (layers, input) in zoo() {
-        let plan = Arc::new(Plan::new(&layers, input).unwrap());
+        let plan = Arc::new(NetPlan::new(&layers, input).unwrap());
         let (net, x) = (net(&plan, 11, Arithmetic::F32), point(&plan, 6));
         let Table::F32(data) = &net.table else { panic!() };
         let mut plain = vec![0.0; x.len()];
@@ -275,7 +275,7 @@ fn registers_of_any_width_give_the_same_bits() {
 #[test]
 fn one_linear_layer_is_softmax_regression() {
     let (features, classes, rows) = (7, 10, 29);
-    let plan = Arc::new(Plan::new(&layers(&["linear(10)"]), [features, 1, 1]).unwrap());
+    let plan = Arc::new(NetPlan::new(&layers(&["linear(10)"]), [features, 1, 1]).unwrap());
     // softmax regression has its bias as a feature that is 1
     let with_one: Vec<f64> = cells(&plan, rows)
         .chunks(features)
@@ -308,7 +308,7 @@ fn one_linear_layer_is_softmax_regression() {
 #[test]
 fn padded_rows_count_for_nothing() {
     for (layers, input) in zoo().into_iter().rev().step_by(3) {
-        let plan = Arc::new(Plan::new(&layers, input).unwrap());
+        let plan = Arc::new(NetPlan::new(&layers, input).unwrap());
         for arithmetic in [Arithmetic::F32, Arithmetic::F64] {
             let (net, x) = (net(&plan, 10, arithmetic), point(&plan, 8));
             // row 9 alone, whose group is seven copies of it; and with seven others
@@ -328,7 +328,7 @@ fn padded_rows_count_for_nothing() {
 #[test]
 fn many_rows_are_summed_block_by_block() {
     let plan =
-        Arc::new(Plan::new(&layers(&["linear(5)", "relu", "linear(3)"]), [4, 1, 1]).unwrap());
+        Arc::new(NetPlan::new(&layers(&["linear(5)", "relu", "linear(3)"]), [4, 1, 1]).unwrap());
     let (net, x) = (net(&plan, BLOCK + 30, Arithmetic::F32), point(&plan, 8));
     let every: Vec<u32> = (0..(BLOCK + 30) as u32).collect();
     let (first, second) = every.split_at(BLOCK);
@@ -356,7 +356,7 @@ fn gradients_have_the_bits_on_record() {
     ]
     .into_iter()
     .map(|(words, input)| {
-        let plan = Arc::new(Plan::new(&preset(words, 10).unwrap(), input).unwrap());
+        let plan = Arc::new(NetPlan::new(&preset(words, 10).unwrap(), input).unwrap());
         let net = net(&plan, 21, Arithmetic::F32);
         (words, digest(&gradient(&net, &point(&plan, 9), Rows::All)))
     })
@@ -373,7 +373,7 @@ fn gradients_have_the_bits_on_record() {
 #[test]
 fn presets_have_the_parameters_of_their_papers() {
     let count = |words: &str, input| {
-        let plan = Plan::new(&preset(words, 10).unwrap(), input).unwrap();
+        let plan = NetPlan::new(&preset(words, 10).unwrap(), input).unwrap();
         assert_eq!(plan.outputs(), 10);
         plan.dim()
     };
@@ -390,7 +390,7 @@ fn presets_have_the_parameters_of_their_papers() {
 
 #[test]
 fn parameters_lie_in_the_order_of_pytorch() {
-    let plan = Plan::new(&preset("lenet5", 10).unwrap(), [1, 28, 28]).unwrap();
+    let plan = NetPlan::new(&preset("lenet5", 10).unwrap(), [1, 28, 28]).unwrap();
     let names: Vec<&str> = plan.parameters().iter().map(|p| p.name.as_str()).collect();
     assert_eq!(
         names,
@@ -414,7 +414,7 @@ fn parameters_lie_in_the_order_of_pytorch() {
 
 #[test]
 fn shapes_that_do_not_fit_are_refused_with_the_shapes_so_far() {
-    let said = |words: &[&str], input| Plan::new(&layers(words), input).unwrap_err().to_string();
+    let said = |words: &[&str], input| NetPlan::new(&layers(words), input).unwrap_err().to_string();
     let flat = said(&["conv(6, 5)", "linear(10)"], [1, 28, 28]);
     assert!(flat.contains("put flatten before"), "{flat}");
     assert!(flat.contains("layer 2, linear(10)") && flat.contains("1 x 28 x 28 -> 6 x 24 x 24"));
@@ -424,8 +424,8 @@ fn shapes_that_do_not_fit_are_refused_with_the_shapes_so_far() {
     assert!(said(&["conv(6, 3)", "group_norm(4)"], [1, 4, 4]).contains("no 4 groups"));
     assert!(said(&["linear(10)"], [0, 1, 1]).contains("no shape of a row"));
     assert!(said(&["linear(1000000)", "linear(1000000)"], [9, 1, 1]).contains("more than"));
-    assert_eq!(Plan::new(&layers(&["relu"]), [3, 1, 1]).unwrap_err(), LayerError::None);
-    let plan = Arc::new(Plan::new(&layers(&["linear(3)"]), [4, 1, 1]).unwrap());
+    assert_eq!(NetPlan::new(&layers(&["relu"]), [3, 1, 1]).unwrap_err(), LayerError::None);
+    let plan = Arc::new(NetPlan::new(&layers(&["linear(3)"]), [4, 1, 1]).unwrap());
     let built = |columns: usize, seen: Seen| {
         let design = Design::dense(vec![1.0; 2 * columns], columns).unwrap();
         Net::new(Arc::clone(&plan), design, seen, Arithmetic::F32)
