@@ -212,7 +212,7 @@ impl ChainLog {
     }
 }
 
-/// Draws in memory are in files of their own ([`ChainLog::file`]), and here it is said how much of
+/// Draws in memory are in files of their own (`ChainLog::file`), and here it is said how much of
 /// them; those that are streamed to disk are not saved.
 impl State for ChainLog {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
