@@ -70,7 +70,8 @@ impl Numbers {
         self.list.iter().find(|number| number.name == name)
     }
 
-    /// Numbers whose names begin so cannot be had at this size, and why.
+    /// Numbers whose names begin so cannot be had at this size, and why. What ends in the middle of
+    /// a name, with no `/`, space, colon or hyphen, is a whole name: `ece/fald` is not `ece/fald 2`.
     pub fn leave_out(&mut self, beginning: impl Into<String>, why: impl Into<String>) {
         self.absent.push((beginning.into(), why.into()));
     }
@@ -79,7 +80,10 @@ impl Numbers {
     pub fn why_absent(&self, name: &str) -> Option<&str> {
         self.absent
             .iter()
-            .find(|(beginning, _)| name.starts_with(beginning))
+            .find(|(beginning, _)| {
+                name.strip_prefix(beginning.as_str())
+                    .is_some_and(|rest| rest.is_empty() || beginning.ends_with(['/', ' ', ':', '-']))
+            })
             .map(|(_, why)| why.as_str())
     }
 
@@ -105,6 +109,18 @@ impl FromIterator<Number> for Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A method that diverged takes no number of another away whose name begins with its own.
+    #[test]
+    fn what_is_left_out_is_a_whole_name_or_the_beginning_of_one() {
+        let mut numbers = Numbers::new();
+        numbers.leave_out("ece/fald", "it diverged");
+        numbers.leave_out("tv gap/", "chains do not agree");
+        assert_eq!(numbers.why_absent("ece/fald"), Some("it diverged"));
+        assert_eq!(numbers.why_absent("ece/fald 2"), None);
+        assert_eq!(numbers.why_absent("tv gap/fald/sgld"), Some("chains do not agree"));
+        assert_eq!(numbers.why_absent("tv/fald"), None);
+    }
 
     #[test]
     fn few_runs_make_wide_bars() {

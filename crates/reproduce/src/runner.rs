@@ -101,7 +101,9 @@ impl<'a> Work<'a> {
                     }
                 }
             };
-            todo.par_iter().with_max_len(1).filter_map(one).collect()
+            // one after the other in this order, whoever is free: a split list would leave the
+            // longest to one core
+            todo.iter().par_bridge().filter_map(one).collect()
         });
         if let Ok(Some(error)) = trouble.into_inner() {
             return Err(error);
