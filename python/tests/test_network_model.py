@@ -139,9 +139,9 @@ def test_sites_with_models_join_the_command(secure, tmp_path, command):
     assert served.digest == expected.digest
 
 
-def by_post(config, bring, tmp_path=None):
+def by_post(config, bring, tmp_path=None, **options):
     """Serve a run letter by letter; `bring(name)` is what a site brings."""
-    serving = network.serve(config)
+    serving = network.serve(config, **options)
     wake = lambda name: network.Site(  # noqa: E731
         name, **bring(name), state=tmp_path, allow_simulation_seeds=True
     )
@@ -192,7 +192,7 @@ def test_models_that_differ_are_refused_by_name(change, why):
         return {"model": model_of(rows, **change) if name == "west" else model_of(rows)}
 
     with pytest.raises(consilience.Error) as error:
-        by_post(config_of("lmc"), bring)
+        by_post(config_of("lmc"), bring, quarantine=False)
     assert why in str(error.value) and '"west"' in str(error.value)
 
 
@@ -222,7 +222,8 @@ def bad_run(bad):
     config = config_of("lmc")
     config["sampler"] = {"name": "lmc", "step": 0.01}
     raised = {}
-    with network.serve(config, host="localhost", listen="127.0.0.1", deadline=60) as serving:
+    where = {"host": "localhost", "listen": "127.0.0.1", "deadline": 60}
+    with network.serve(config, **where, quarantine=False) as serving:
 
         def join(invitation):
             model = model_of({invitation.site: ROWS[invitation.site]})
