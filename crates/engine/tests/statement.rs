@@ -36,7 +36,7 @@ const CLIENTS: &str = "[[client]]\nname = \"basel\"\nrows = [[0.5, 0.25, 1], [0.
     [[client]]\nname = \"bern\"\nrows = [[0.5, 0.5, 1], [0.3, -0.25, 0]]\n";
 
 /// Samplers that have every setting between them.
-fn bases() -> [String; 12] {
+fn bases() -> [String; 11] {
     let with = |sampler: &str| {
         format!(
             "seed = 3\n[target]\nmodel = \"logistic\"\nintercept = true\ntemperature = 0.5\n\

@@ -71,7 +71,7 @@ impl Numbers {
     }
 
     /// Numbers whose names begin so cannot be had at this size, and why. What ends in the middle of
-    /// a name, with no `/`, space, colon or hyphen, is a whole name: `ece/fald` is not `ece/fald 2`.
+    /// a name (not at a `/`, space, colon or hyphen) is a whole one: `ece/fald` is no `ece/fald 2`.
     pub fn leave_out(&mut self, beginning: impl Into<String>, why: impl Into<String>) {
         self.absent.push((beginning.into(), why.into()));
     }
@@ -81,8 +81,8 @@ impl Numbers {
         self.absent
             .iter()
             .find(|(beginning, _)| {
-                name.strip_prefix(beginning.as_str())
-                    .is_some_and(|rest| rest.is_empty() || beginning.ends_with(['/', ' ', ':', '-']))
+                let ends = beginning.ends_with(['/', ' ', ':', '-']);
+                name.strip_prefix(beginning.as_str()).is_some_and(|rest| ends || rest.is_empty())
             })
             .map(|(_, why)| why.as_str())
     }

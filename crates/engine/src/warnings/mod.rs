@@ -98,7 +98,7 @@ codes! {
     HeavyWeights = "heavy-weights", Error,
         "The weights of an independence chain's proposals have a heavy tail.";
     HeavyWeightsKept = "heavy-weights-kept", Info,
-        "The weights have a heavy tail, and what the chains may have missed is too little to matter.";
+        "The weights have a heavy tail; what the chains may have missed is too little to matter.";
     PilotTooHopeful = "pilot-too-hopeful", Error,
         "An independence chain's tails have less than half the effective draws that were foretold.";
     ProposalUnfit = "proposal-unfit", Error,
