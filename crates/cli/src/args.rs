@@ -319,6 +319,10 @@ pub struct ServeCommand {
     /// Stay this long after the end, to tell sites that have not heard of it.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub linger: u64,
+    /// Let this many connections of one address be about to say who they are: the others try again.
+    /// Take more where many sites share an address.
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = 32, value_parser = at_least_one)]
+    pub at_once: usize,
     /// Refuse answers whose vector has a larger norm than this, where no smaller limit follows from
     /// the model and the sites' rows.
     #[arg(long, value_name = "NORM", default_value_t = 1e12)]
@@ -337,6 +341,12 @@ fn http_address(text: &str) -> Result<std::net::SocketAddr, String> {
     loopback
         .or_else(|_| text.parse())
         .map_err(|_| "give a port, such as 8080, or an address, such as 127.0.0.1:8080".to_owned())
+}
+
+/// A number from 1 on.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "give a whole number from 1 on, such as 32".to_owned())
 }
 
 /// A time above 0.

@@ -77,6 +77,7 @@ pub fn serve(command: &ServeCommand) -> Result<(), Failure> {
         pause_after: (command.pause_after > 0).then(|| Duration::from_secs(command.pause_after)),
         revoked: command.revoked.clone(),
         linger: Duration::from_secs(command.linger),
+        at_once: command.at_once,
     };
     let progress = Arc::new(Progress::default());
     let status =

@@ -96,6 +96,34 @@ fn power_cuts_anywhere_change_nothing() {
     assert!(all.flips_named > 5 && all.flips_harmless > 5, "{all:?}");
 }
 
+/// Hundreds of sites, whose answers arrive in any order: nobody's orders, answers or random numbers
+/// are taken for another's.
+#[test]
+fn with_hundreds_of_sites_a_bad_network_changes_nothing() {
+    let sites = 300;
+    let client = |i: usize| -> Arc<dyn Model> {
+        Arc::new(Isotropic::new(vec![(i % 7) as f64, (i % 11) as f64], 2).unwrap())
+    };
+    let target = Target::new(
+        (0..sites).map(client).collect(),
+        Prior::gaussian(2.0, 2).unwrap(),
+        Placement::Server,
+        1.0,
+    )
+    .unwrap();
+    let step = Schedule::Constant(0.5 / sites as f64);
+    let fald = REGISTRY.iter().find(|row| row.name == "fald").unwrap();
+    let settings =
+        Settings { synchronise: Some(Synchronise::Randomly(0.5)), ..Settings::default() };
+    for recipe in [Recipe::Uplink(Uplink::lmc(step)), fald.recipe(step, &settings, sites, 2, None)]
+    {
+        let target = recipe.check(target.clone()).unwrap();
+        let setup = Setup { recipe, target, start: vec![0.3, 0.3], iterations: 30 };
+        let told = run(&setup, Weather::ROUGH, 4, Until::Draws(30)).unwrap();
+        assert!(told.chains == 1 && told.lost > 500 && told.refused > 500, "{told:?}");
+    }
+}
+
 /// A long run under loss, duplication and reordering, in which somebody starts again in more than
 /// five rounds of a hundred, and what a server reads and writes does not grow with the rounds that
 /// it has had. `RESTART_ROUNDS=1000000` makes it as long as that, and prints what happened.

@@ -219,14 +219,15 @@ fn ratios(chains: &[Watch], rows: &[u64]) -> Option<Vec<f64>> {
     let scales: Option<Vec<f64>> = (0..rows.len()).map(scale).collect();
     let scales = scales?;
     let (_, others) = compared(rows.len())?;
-    let ratio = |site: usize| {
-        let mut rest: Vec<f64> = scales.clone();
-        let own = rest.remove(site);
-        rest.sort_unstable_by(f64::total_cmp);
-        let usual = rest[others - 1];
+    let mut sorted = scales.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let ratio = |own: &f64| {
+        // those behind its own move up by one, where it is taken out
+        let behind = usize::from(own.total_cmp(&sorted[others - 1]).is_le());
+        let usual = sorted[others - 1 + behind];
         if usual > 0.0 { own / usual } else { 0.0 } // nobody else has said anything
     };
-    Some((0..rows.len()).map(ratio).collect())
+    Some(scales.iter().map(ratio).collect())
 }
 
 /// Who dominates or drifts.
@@ -237,6 +238,8 @@ pub fn alarms(chains: &[Watch], rows: &[u64]) -> Vec<(usize, Alarm)> {
         .map(|(site, (_, alarm))| (site, alarm))
         .collect();
     let sites = rows.len();
+    let mut named = vec![false; sites];
+    found.iter().for_each(|(site, _)| named[*site] = true);
     for chain in chains {
         let growths: Option<Vec<f64>> = chain.scales.iter().map(Scale::growth).collect();
         let Some(growths) = growths.filter(|growths| growths.len() == sites && sites > 2) else {
@@ -246,7 +249,7 @@ pub fn alarms(chains: &[Watch], rows: &[u64]) -> Vec<(usize, Alarm)> {
         sorted.sort_unstable_by(f64::total_cmp);
         let usual = sorted[sites / 2].max(1.0);
         for (site, growth) in growths.iter().enumerate() {
-            if *growth > MOST_GROWTH * usual && !found.iter().any(|(known, _)| *known == site) {
+            if *growth > MOST_GROWTH * usual && !std::mem::replace(&mut named[site], true) {
                 found.push((site, Alarm::Drifts(growth / usual)));
             }
         }
@@ -321,6 +324,24 @@ mod tests {
                 named += usize::from(!alarms(&[said(&norms)], &rows).is_empty());
             }
             assert!(named <= 50, "{named} of {runs} runs of {sites} sites");
+        }
+    }
+
+    /// What a site is compared with is found without sorting all others for each.
+    #[test]
+    fn a_site_is_compared_with_the_others_alone() {
+        for sites in 3..12 {
+            let norms: Vec<f64> =
+                (0..sites).map(|site| 1.0 + ((7 * site * site) % 11) as f64 / 2.0).collect();
+            let (_, others) = compared(sites).unwrap();
+            let found = ratios(&[said(&norms)], &vec![1; sites]).unwrap();
+            for (site, ratio) in found.iter().enumerate() {
+                let mut rest = norms.clone();
+                let own = rest.remove(site);
+                rest.sort_unstable_by(f64::total_cmp);
+                let due = own / rest[others - 1];
+                assert!((ratio / due - 1.0).abs() < 1e-12, "{sites}, {site}: {ratio}, {due}");
+            }
         }
     }
 

@@ -108,6 +108,10 @@ impl Party for HostedChain<'_> {
         self.patience
     }
 
+    fn awaits(&self) -> usize {
+        self.chain.server().awaits()
+    }
+
     fn awaited(&self) -> Vec<ClientId> {
         self.chain.server().outstanding().collect()
     }

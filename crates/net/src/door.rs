@@ -19,7 +19,8 @@ use tracing::warn;
 
 /// How long somebody may take to be admitted: TLS, headers, the first words.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// How many connections of one address, and of all together, may be on their way to be admitted.
+/// How many connections of one address, and of all together, may be on their way to be admitted,
+/// where nobody says otherwise.
 pub const AT_ONCE: usize = 32;
 const IN_ALL: usize = 512;
 /// How long to wait after the system could give no connection.
@@ -67,20 +68,25 @@ impl<K: Ord + Clone> Seldom<K> {
 }
 
 /// The door of a server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Door {
-    /// How many of each address are on their way.
+    /// How many of each address are on their way, and how many may be.
     waiting: Mutex<BTreeMap<IpAddr, usize>>,
+    at_once: usize,
     said: Seldom<IpAddr>,
 }
 
 impl Door {
+    fn new(at_once: usize) -> Door {
+        Door { waiting: Mutex::default(), at_once, said: Seldom::default() }
+    }
+
     /// Take somebody in; `None`: too many of that address, or of all, are on their way.
     fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Visitor> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = waiting.values().sum();
         let own = waiting.entry(address).or_insert(0);
-        if *own >= AT_ONCE || all >= IN_ALL {
+        if *own >= self.at_once || all >= IN_ALL.max(self.at_once) {
             let own = *own;
             waiting.retain(|_, count| *count > 0);
             drop(waiting);
@@ -163,7 +169,13 @@ pub struct Incoming {
 impl Incoming {
     /// Those that a listener takes.
     pub fn new(listener: TcpListener) -> Incoming {
-        Incoming { listener, door: Arc::default(), patience: PATIENCE, rest: None }
+        let door = Arc::new(Door::new(AT_ONCE));
+        Incoming { listener, door, patience: PATIENCE, rest: None }
+    }
+
+    /// The same that lets so many of one address be on their way.
+    pub fn at_once(self, most: usize) -> Incoming {
+        Incoming { door: Arc::new(Door::new(most)), ..self }
     }
 
     /// The same with another patience.
@@ -310,9 +322,22 @@ mod tests {
         });
     }
 
+    /// Many sites of one address, behind one router, say, may come at once where that is said.
+    #[test]
+    fn as_many_of_one_address_wait_at_once_as_may() {
+        let here = IpAddr::from([10, 0, 0, 1]);
+        for most in [1, 2000] {
+            let door = Arc::new(Door::new(most));
+            let visitors: Vec<Visitor> = (0..most).map(|_| door.enter(here).unwrap()).collect();
+            assert!(door.enter(here).is_none(), "{most}");
+            drop(visitors);
+            assert!(door.enter(here).is_some());
+        }
+    }
+
     #[test]
     fn few_of_one_address_wait_at_once_and_whoever_is_admitted_makes_room() {
-        let (door, here) = (Arc::new(Door::default()), IpAddr::from([10, 0, 0, 1]));
+        let (door, here) = (Arc::new(Door::new(AT_ONCE)), IpAddr::from([10, 0, 0, 1]));
         let mut visitors: Vec<Visitor> = (0..AT_ONCE).map(|_| door.enter(here).unwrap()).collect();
         assert!(door.enter(here).is_none());
         assert!(door.enter(IpAddr::from([10, 0, 0, 2])).is_some(), "another address may");

@@ -21,7 +21,7 @@ use tonic::Status;
 
 use crate::certs::name_of_site;
 use crate::frame::{Frame, MESSAGE};
-use crate::service::{Event, FarEnd, Link, greeted, too_much};
+use crate::service::{Event, FarEnd, Link, Numbers, greeted, too_much};
 use crate::talk::{Farewell, Instruction, Tell};
 use crate::worker::{Brings, Did, SiteError, Worker};
 
@@ -32,6 +32,7 @@ pub struct Mailboxes(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     sites: Vec<String>,
+    numbers: Numbers,
     /// The way to the conductor, while there is one.
     events: Option<mpsc::Sender<Event>>,
     most_message: Arc<AtomicUsize>,
@@ -54,6 +55,7 @@ impl Mailboxes {
         let most_message = Arc::default();
         Mailboxes(Arc::new(Mutex::new(Inner {
             sites: sites.to_vec(),
+            numbers: Numbers::new(sites),
             events: None,
             most_message,
             boxes,
@@ -105,7 +107,7 @@ impl Mailboxes {
         };
         for frame in frames {
             if let Ok(Tell::Hello { .. }) = frame.read() {
-                let protocol = match greeted(&inner.sites, &frame) {
+                let protocol = match greeted(&inner.numbers, &frame) {
                     Ok((client, _, protocol)) if client == site => protocol,
                     Ok((client, ..)) => {
                         let why = format!(

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use consilience_core::protocol::Statement;
 use consilience_engine::config::Config;
@@ -56,13 +57,15 @@ pub(crate) struct Memory {
     /// Held as long as the server runs: a second one is refused.
     pub(crate) folder: Option<Folder>,
     pub(crate) over: Option<Over>,
+    /// Since when somebody has heard it who is not written down.
+    news: Option<Instant>,
 }
 
 impl Memory {
     pub(crate) fn open(folder: Option<&Path>, config: &Config) -> Result<Memory, ServeError> {
         let fresh = hex(&random::<16>()?);
         let Some(folder) = folder else {
-            return Ok(Memory { run: fresh, folder: None, over: None });
+            return Ok(Memory { run: fresh, folder: None, over: None, news: None });
         };
         let failed = |file: &str| {
             let file = folder.join(file).display().to_string();
@@ -92,7 +95,7 @@ impl Memory {
             None => None,
             Some(bytes) => Some(serde_json::from_slice(&bytes).map_err(|e| failed(OVER)(&e))?),
         };
-        Ok(Memory { run, folder: Some(disk), over })
+        Ok(Memory { run, folder: Some(disk), over, news: None })
     }
 
     /// Keep what all agreed on beside the chains.
@@ -113,9 +116,20 @@ impl Memory {
     }
 
     /// A site has heard that it is over.
-    pub(crate) fn has_heard(&mut self, site: &str) -> Result<(), ServeError> {
-        let news = self.over.as_mut().is_some_and(|over| over.told.insert(site.to_owned()));
-        if news { self.write() } else { Ok(()) }
+    pub(crate) fn has_heard(&mut self, site: &str) {
+        if self.over.as_mut().is_some_and(|over| over.told.insert(site.to_owned())) {
+            self.news.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Write down who has heard it, if that is known for so long: thousands of sites hear it at
+    /// once, and all their names are one file.
+    pub(crate) fn note(&mut self, after: Duration) -> Result<(), ServeError> {
+        if self.news.is_none_or(|since| since.elapsed() < after) {
+            return Ok(());
+        }
+        self.news = None;
+        self.write()
     }
 
     fn write(&mut self) -> Result<(), ServeError> {

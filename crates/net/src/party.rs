@@ -31,7 +31,12 @@ pub trait Party {
         None
     }
 
-    /// Whose answers the open round awaits.
+    /// How many answers the open round awaits, and whose.
+    fn awaits(&self) -> usize {
+        0
+    }
+
+    /// Whose answers these are.
     fn awaited(&self) -> Vec<ClientId> {
         Vec::new()
     }

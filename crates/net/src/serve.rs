@@ -22,7 +22,7 @@ use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record, Statistic};
 use consilience_engine::run::{Outcome, RunError, gather};
 use consilience_engine::site::{
-    Agreed, Agreement, Introduction, SecureSite, agree, hear_knots, kinds, knots, names,
+    Agreed, Agreement, Introduction, SecureSite, agree, hear_knots, kinds, knots,
 };
 use consilience_engine::statement;
 use consilience_engine::store::ServedChain;
@@ -36,7 +36,7 @@ use tracing::info;
 
 use crate::audit::{self, Audit, Happened};
 use crate::chain::HostedChain;
-use crate::door::Incoming;
+use crate::door::{AT_ONCE, Incoming};
 use crate::http;
 use crate::hub::{Broken, Hub, Objects, Parting};
 use crate::mailbox::Mailboxes;
@@ -90,6 +90,8 @@ pub struct ServeOptions {
     pub revoked: Option<PathBuf>,
     /// How long the server stays after the end, to tell sites that have not heard of it.
     pub linger: Duration,
+    /// How many connections of one address may be on their way to be admitted.
+    pub at_once: usize,
 }
 
 impl ServeOptions {
@@ -105,6 +107,7 @@ impl ServeOptions {
             pause_after: None,
             revoked: None,
             linger: FAREWELLS,
+            at_once: AT_ONCE,
         }
     }
 }
@@ -323,7 +326,7 @@ fn listening<K, T: FnMut(Stage<'_>)>(
         builder =
             builder.tls_config(tls).map_err(|e| setup("the certificates do not serve", &e))?;
     }
-    let incoming = Incoming::new(listener);
+    let incoming = Incoming::new(listener).at_once(options.at_once);
     let listening = hosting.runtime.spawn(async move {
         let _ = builder
             .serve_with_incoming_shutdown(service, incoming, async {
@@ -516,20 +519,21 @@ impl Hosting {
         }
         status.is_run(&memory.run);
         let boot = u64::from_le_bytes(random::<8>()?);
-        let welcome = |index: usize| Welcome {
+        let (run, shown) = (memory.run.clone(), config.shown());
+        let simulation = config.seeds == Seeds::Simulation;
+        let greeting = move |index: usize| Welcome {
             version: VERSION.into(),
             protocol: PROTOCOL.most, // what a site speaks is said when it comes
-            run: memory.run.clone(),
+            run: run.clone(),
             boot,
-            config: config.shown_to(index),
+            config: shown.to(index),
             index,
-            simulation: config.seeds == Seeds::Simulation,
+            simulation,
         };
-        let welcomes: Vec<Welcome> = (0..names(config)?.len()).map(welcome).collect();
         let mut hub = Hub::new(
             runtime.handle().clone(),
             events,
-            welcomes,
+            Box::new(greeting),
             most_message,
             Arc::clone(status),
             options.deadline,
@@ -594,7 +598,7 @@ fn conduct(
     let text = statement.text().to_owned();
     let ask = Instruction::Agree { agreement: agreement.clone(), statement: text };
     let signing = Signing::new(&options.admission, &memory.run, &statement)?;
-    let stated = hub.ask_checked(&vec![ask; sites.len()], signing.objects())?;
+    let stated = hub.ask_checked(&ask, signing.objects())?;
     signing.check(&sites, stated, status)?;
     problem.bound_rows(&row_reaches(config, hub, &sites)?);
     status.stage("surveying");
@@ -630,16 +634,16 @@ fn settle(
     sites: &[String],
     status: &Status,
 ) -> Result<Agreed, ServeError> {
-    let ask = vec![Instruction::Introduce; sites.len()];
+    let ask = Instruction::Introduce;
     let mut said = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
     status.stage("agreeing");
     let mut kinds = kinds(config, &said)?;
     if let Some(found) = &mut kinds {
-        let ask = vec![Instruction::Summarise { columns: found.specs().to_vec() }; sites.len()];
+        let ask = Instruction::Summarise { columns: found.specs().to_vec() };
         said = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
         let mut search = knots(config, found, &said)?;
         while let Some(ask) = search.ask() {
-            let ask = vec![Instruction::Knots(ask); sites.len()];
+            let ask = Instruction::Knots(ask);
             let told = introductions(hub.ask_checked(&ask, introduces_itself())?, sites)?;
             hear_knots(config, &mut search, told)?;
         }
@@ -648,7 +652,7 @@ fn settle(
     }
     let mut agreed = agree(config, kinds.as_ref(), &said)?;
     if config.privacy.as_ref().is_some_and(|privacy| privacy.secure_sum) {
-        let told = hub.ask_checked(&vec![Instruction::SumKey; sites.len()], tells_its_key())?;
+        let told = hub.ask_checked(&Instruction::SumKey, tells_its_key())?;
         let keys = told.into_iter().zip(&agreed.rows).filter_map(|(tell, rows)| match tell {
             Tell::SumKey(key) => Some(SecureSite { rows: *rows, key }),
             _ => None,
@@ -672,7 +676,7 @@ fn row_reaches(
     if model.is_none_or(|model| model.row_gradient(1.0, None).is_err()) {
         return Ok(Vec::new());
     }
-    let told = hub.ask_checked(&vec![Instruction::RowReach; sites.len()], tells_its_reach())?;
+    let told = hub.ask_checked(&Instruction::RowReach, tells_its_reach())?;
     let read = |(tell, site): (Tell, &String)| match tell {
         Tell::RowReach(Some((gradient, loss))) => {
             info!(%site, gradient, loss, "says how large a row of its own can be");
@@ -835,7 +839,7 @@ impl<T: FnMut(Stage<'_>)> Sites<'_, T> {
         let text = statement.text().to_owned();
         let ask = Instruction::Decide { decision: plan.decision.clone(), statement: text };
         let signing = Signing::new(&options.admission, &memory.run, &statement)?;
-        let stated = hub.ask_checked(&vec![ask; sites.len()], signing.objects())?;
+        let stated = hub.ask_checked(&ask, signing.objects())?;
         signing.check(&sites, stated, status)?;
         status.agreed(statement.hash().to_string());
         tell(Stage::Stated(&statement));
@@ -887,9 +891,8 @@ impl<T: FnMut(Stage<'_>)> Sites<'_, T> {
         if !interrupted {
             // Whoever is away when elastic chains end is not waited for.
             let most = patience.map(|round| round.max(LEAST_FAREWELL));
-            for (site, told) in
-                sites.iter().zip(hub.ask_within(&vec![Instruction::Finish; sites.len()], most)?)
-            {
+            let told = hub.ask_all_within(&Instruction::Finish, most)?;
+            for (site, told) in sites.iter().zip(told) {
                 if let Some(Tell::Finished(counts)) = told {
                     rows.iter_mut()
                         .zip(counts)

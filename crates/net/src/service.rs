@@ -1,5 +1,6 @@
 //! Admit sites: check who they are, then pass frames between them and the conductor.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -43,6 +44,8 @@ const HEADING: usize = 64;
 const QUEUE: usize = 1024;
 /// How many frames a site may send beyond those that it was asked for.
 const UNASKED: i64 = 16;
+/// How many sites are named to one that the run does not know.
+const MOST_NAMED: usize = 20;
 /// What is said of a site that sends more than that.
 const FLOOD: &str = "a flood: it sends more than it was asked for";
 
@@ -213,6 +216,8 @@ struct Inner {
     ending: Seldom<usize>,
     /// Which sites are connected.
     present: Vec<AtomicBool>,
+    /// The number of each site.
+    numbers: Numbers,
 }
 
 impl Inner {
@@ -264,6 +269,7 @@ impl GrpcService {
         let sites = run.sites();
         GrpcService(Arc::new(Inner {
             present: sites.iter().map(|_| AtomicBool::new(false)).collect(),
+            numbers: Numbers::new(&sites),
             sites,
             admission,
             events,
@@ -414,7 +420,7 @@ async fn admit(
         unknown(format!("its first frame cannot be read: {}", status.message()))
     })?;
     let first = first.ok_or_else(|| unknown("it left without a word".into()))?;
-    let (client, site, protocol) = greeted(&inner.sites, &first)?;
+    let (client, site, protocol) = greeted(&inner.numbers, &first)?;
     let certificate = certificates.as_deref().and_then(|chain| chain.first());
     inner
         .admission
@@ -437,21 +443,40 @@ async fn admit(
     Ok((client, protocol, stream, certificate.cloned()))
 }
 
+/// The numbers of sites by their names.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbers {
+    of: BTreeMap<String, usize>,
+    /// The first names, for whoever has none of them.
+    some: String,
+}
+
+impl Numbers {
+    pub(crate) fn new(sites: &[String]) -> Numbers {
+        let mut some = sites[..sites.len().min(MOST_NAMED)].join(", ");
+        if sites.len() > MOST_NAMED {
+            some.push_str(&format!(" and {} more", sites.len() - MOST_NAMED));
+        }
+        let of = sites.iter().enumerate().map(|(number, site)| (site.clone(), number)).collect();
+        Numbers { of, some }
+    }
+}
+
 /// Check a newcomer's greeting: which site it names, and which version of the protocol is spoken
 /// with it.
 pub(crate) fn greeted(
-    sites: &[String],
+    sites: &Numbers,
     first: &Frame,
 ) -> Result<(usize, String, u32), (Option<usize>, String)> {
     let unknown = |why: String| (None, why);
     let Tell::Hello { version, site, protocol } = first.read().map_err(unknown)? else {
         return Err(unknown("its first words were no greeting".into()));
     };
-    let Some(client) = sites.iter().position(|known| *known == site) else {
+    let Some(client) = sites.of.get(&site).copied() else {
         let site: String = site.chars().take(80).collect();
         return Err(unknown(format!(
             "this run has no site \"{site}\": its sites are {}",
-            sites.join(", ")
+            sites.some
         )));
     };
     let Some(common) = PROTOCOL.common(protocol) else {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -30,8 +30,10 @@ pub struct Status {
     suspended: AtomicBool,
     /// Whether the run shall be ended for good.
     ended: AtomicBool,
-    /// Whether an operator has paused the run or left out a site.
-    meddled: AtomicBool,
+    /// How often the run was paused or a site left out: counted when it is done.
+    orders: AtomicU64,
+    /// How many sites are left out.
+    left_out: AtomicUsize,
     /// Whether the run goes on without sites that stay away.
     elastic: AtomicBool,
     inner: Mutex<Inner>,
@@ -330,7 +332,8 @@ impl Status {
             progress,
             suspended: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            meddled: AtomicBool::new(false),
+            orders: AtomicU64::new(0),
+            left_out: AtomicUsize::new(0),
             elastic: AtomicBool::new(false),
             inner: Mutex::new(inner),
             audit: Mutex::new(Audit::default()),
@@ -351,9 +354,14 @@ impl Status {
         self.suspended.load(Ordering::Relaxed)
     }
 
-    /// Whether an operator has paused the run or left out a site at some time.
-    pub(crate) fn is_meddled_with(&self) -> bool {
-        self.meddled.load(Ordering::Relaxed)
+    /// How often the run was paused or a site left out so far.
+    pub(crate) fn orders(&self) -> u64 {
+        self.orders.load(Ordering::Acquire)
+    }
+
+    /// How many sites the operator goes on without.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out.load(Ordering::Acquire)
     }
 
     /// Whether the run goes on without sites that stay away.
@@ -503,9 +511,9 @@ impl Status {
     }
 
     fn pause_since(&self, why: String) {
-        self.meddled.store(true, Ordering::Relaxed);
         let since = SystemTime::now();
         self.lock().paused.get_or_insert(Blocked { since, why, lifted: false });
+        self.orders.fetch_add(1, Ordering::Release);
     }
 
     /// Hold the run where a site has blocked it for longer than this, and say which; what is said.
@@ -546,10 +554,15 @@ impl Status {
 
     /// Go on without a site; `false`: there is no such site.
     pub(crate) fn leave_out(&self, name: &str) -> bool {
-        self.meddled.store(true, Ordering::Relaxed);
         let mut inner = self.lock();
-        let site = inner.sites.iter_mut().find(|site| site.name == name);
-        site.map(|site| site.dropped = true).is_some()
+        let Some(site) = inner.sites.iter_mut().find(|site| site.name == name) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut site.dropped, true);
+        drop(inner);
+        self.left_out.fetch_add(usize::from(!before), Ordering::Release);
+        self.orders.fetch_add(1, Ordering::Release);
+        true
     }
 
     /// Whether the operator goes on without a site.
@@ -683,6 +696,11 @@ impl Status {
         inner.recently = recently;
         let rounds = inner.rounds;
         inner.history.look(rounds);
+    }
+
+    /// The last round trips of each site, in seconds, in no order.
+    pub fn round_trips(&self) -> Vec<Vec<f64>> {
+        self.lock().sites.iter().map(|site| site.recent.clone()).collect()
     }
 
     /// How it stands now.

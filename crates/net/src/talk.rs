@@ -1,12 +1,13 @@
 //! Define what server and site send each other besides the protocol's messages.
 
 use std::fmt;
+use std::sync::Arc;
 
 use consilience_engine::data::ColumnSpec;
 use consilience_engine::data::knots::KnotsAsk;
 use consilience_engine::plan::Decision;
 use consilience_engine::site::{Agreement, Introduction, SumKey};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::audit::Signature;
 
@@ -197,11 +198,11 @@ pub enum Tell {
     /// The key by which I hide my answers in a sum.
     SumKey(SumKey),
     /// What I take all that is agreed on to be.
-    Stated(String),
+    Stated(Text),
     /// The same, signed by my certificate.
     Signed {
         /// What I take all that is agreed on to be.
-        statement: String,
+        statement: Text,
         /// My signature.
         signature: Signature,
     },
@@ -220,13 +221,56 @@ pub enum Tell {
     Refused(String),
 }
 
+/// A text that all sites say alike: it names them all, so a server with many keeps it once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text(Arc<str>);
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Text {
+        Text(text.into())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Text {
+        Text(text.into())
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+        String::deserialize(deserializer).map(Text::from)
+    }
+}
+
 impl Tell {
-    /// What it takes all that is agreed on to be.
-    pub(crate) fn stated(&self) -> Option<&str> {
+    fn text(&self) -> Option<&Text> {
         match self {
             Tell::Stated(statement) | Tell::Signed { statement, .. } => Some(statement),
             _ => None,
         }
+    }
+
+    /// What it takes all that is agreed on to be.
+    pub(crate) fn stated(&self) -> Option<&str> {
+        self.text().map(|text| &*text.0)
+    }
+
+    /// The same words, which share their text with another's if it is alike.
+    pub(crate) fn sharing(mut self, other: &Tell) -> Tell {
+        if let (Tell::Stated(own) | Tell::Signed { statement: own, .. }, Some(text)) =
+            (&mut self, other.text())
+            && own == text
+        {
+            *own = text.clone();
+        }
+        self
     }
 
     /// Whether it says the same as before. No two signatures of one text are alike.
@@ -244,6 +288,17 @@ impl Tell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_that_are_alike_are_kept_once_and_travel_as_they_are() {
+        let stated = |text: &str| Tell::Stated(text.into());
+        let (first, second) = (stated("prior: flat"), stated("prior: flat"));
+        let shared = second.clone().sharing(&first);
+        assert_eq!(shared, second);
+        assert!(Arc::ptr_eq(&shared.text().unwrap().0, &first.text().unwrap().0));
+        assert_eq!(stated("prior: none").sharing(&first), stated("prior: none"));
+        assert_eq!(serde_json::to_string(&first).unwrap(), r#"{"Stated":"prior: flat"}"#);
+    }
 
     fn of(least: u32, most: u32) -> Versions {
         Versions { least, most }

@@ -531,11 +531,11 @@ impl Run {
 
     /// State what all agree on, under this site's signature where it has one.
     fn signed(&self, brings: &Brings, statement: String) -> Result<Tell, SiteError> {
-        let Some(papers) = &brings.papers else { return Ok(Tell::Stated(statement)) };
+        let Some(papers) = &brings.papers else { return Ok(Tell::Stated(statement.into())) };
         let sha256 = Statement::written(&statement).hash();
         let signature = Signature::new(papers, &self.welcome.run, &brings.site, &sha256);
         let signature = signature.map_err(SiteError::Disagree)?;
-        Ok(Tell::Signed { statement, signature })
+        Ok(Tell::Signed { statement: statement.into(), signature })
     }
 
     /// Why the model that the site brings did not answer an order: what was asked, and where.

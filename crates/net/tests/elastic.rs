@@ -12,14 +12,9 @@ use consilience_core::rng::{ClientId, Purpose, Seed};
 use consilience_engine::config::{Config, Source};
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
-use consilience_net::frame::{Frame, MESSAGE, PATH};
-use consilience_net::join::endpoint;
+use consilience_net::frame::MESSAGE;
 use consilience_net::serve::ServeOptions;
 use consilience_net::worker::{Did, Worker};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::Request;
-use tonic_prost::ProstCodec;
 
 const SITES: [&str; 3] = ["north", "east", "the south"];
 
@@ -30,26 +25,6 @@ fn elastic(sampler: &str, p: &str, deadline: f64, iterations: u64) -> String {
     )
 }
 
-/// A site's stream, as far as its greeting.
-async fn connected(
-    address: std::net::SocketAddr,
-    worker: &Worker,
-) -> (mpsc::Sender<Frame>, tonic::Streaming<Frame>) {
-    let mut grpc =
-        tonic::client::Grpc::new(endpoint(&joining(address)).unwrap().connect().await.unwrap());
-    grpc.ready().await.unwrap();
-    let (to, outward) = mpsc::channel(64);
-    to.send(worker.hello()).await.unwrap();
-    let path = http::uri::PathAndQuery::from_static(PATH);
-    let codec = ProstCodec::<Frame, Frame>::default();
-    let inward = grpc
-        .streaming(Request::new(ReceiverStream::new(outward)), path, codec)
-        .await
-        .unwrap()
-        .into_inner();
-    (to, inward)
-}
-
 /// A site that keeps an answer back where `keeps` says so of the number of the order, and gives it
 /// with the next one, too late.
 async fn unreliable(
@@ -58,7 +33,7 @@ async fn unreliable(
     keeps: impl Fn(u64) -> bool,
 ) -> (bool, u64) {
     let mut worker = Worker::new(brings(name));
-    let (to, mut inward) = connected(address, &worker).await;
+    let (to, mut inward) = connected(address, worker.hello()).await;
     let (mut orders, mut kept) = (0, 0);
     while let Ok(Some(frame)) = inward.message().await {
         match worker.handle(&frame).unwrap() {
@@ -195,7 +170,7 @@ fn a_site_that_vanishes_is_done_without_and_may_come_back() {
             let mut worker = Worker::new(brings("the south"));
             let mut answers = 0;
             for most in [20, u64::MAX] {
-                let (to, mut inward) = connected(address, &worker).await;
+                let (to, mut inward) = connected(address, worker.hello()).await;
                 while let Ok(Some(frame)) = inward.message().await {
                     match worker.handle(&frame).unwrap() {
                         Did::Over { finished } => {

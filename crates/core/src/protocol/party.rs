@@ -133,7 +133,7 @@ impl<E: Exchange> Server<E> {
             return Err(Refusal::NotAsked { from, round: self.round });
         };
         // Orders that are still to be written may have been sent before a restart.
-        let opening = self.stage == Stage::Opening && self.machine.cohort().contains(&from);
+        let opening = self.stage == Stage::Opening && self.turn(from).is_some();
         let most = self.asked[from.index()] + u64::from(opening);
         if answered < needs {
             return Err(Refusal::ClientForgot { from, has: answered, needs });
@@ -151,7 +151,7 @@ impl<E: Exchange> Server<E> {
         if self.stage != Stage::Open {
             return Err(Refusal::NotAsked { from, round });
         }
-        let Ok(turn) = self.machine.cohort().binary_search(&from) else {
+        let Some(turn) = self.turn(from) else {
             return Err(Refusal::NotAsked { from, round });
         };
         if turn < self.folded || self.waiting.contains_key(&from) {
@@ -241,10 +241,31 @@ impl<E: Exchange> Server<E> {
         awaited.iter().copied().filter(|id| !self.waiting.contains_key(id))
     }
 
+    /// How many answers are awaited.
+    pub fn awaits(&self) -> usize {
+        if self.stage != Stage::Open {
+            return 0;
+        }
+        self.machine.cohort().len() - self.folded - self.waiting.len()
+    }
+
+    /// The place of a client in the cohort, whose numbers ascend.
+    fn turn(&self, client: ClientId) -> Option<usize> {
+        self.machine.cohort().binary_search(&client).ok()
+    }
+
+    fn is_awaited(&self, client: ClientId) -> bool {
+        self.stage == Stage::Open
+            && self.turn(client).is_some_and(|turn| turn >= self.folded)
+            && !self.waiting.contains_key(&client)
+    }
+
     /// The order that a client has not answered yet, in the same bytes as before. It is not counted
     /// again.
     pub fn again(&self, to: ClientId) -> Option<Vec<u8>> {
-        self.outstanding().find(|id| *id == to)?;
+        if !self.is_awaited(to) {
+            return None;
+        }
         let mut bytes = Vec::new();
         encode_order(&self.machine.order(to), &mut bytes);
         Some(bytes)

@@ -50,7 +50,7 @@ impl Statement {
 
     /// Agree with what somebody else states, or name every field that differs, with both values.
     pub fn check(&self, other: &Statement, who: &str) -> Result<(), Mismatch> {
-        if self.digest() == other.digest() {
+        if self == other {
             return Ok(());
         }
         let value = |statement: &Statement, field: &str| {

@@ -25,6 +25,7 @@ pub use own::{Generated, OwnData, OwnSource};
 pub use privacy::PrivacyConfig;
 pub use reader::ConfigError;
 use reader::{Document, Section, Value};
+pub use resolved::Shown;
 pub(crate) use target::EVERY_GROUP;
 
 use crate::data::Table;

@@ -106,6 +106,11 @@ impl Config {
     /// This config as one client may see it: all that is common, nobody else's rows, and no file of
     /// the server.
     pub fn shown_to(&self, client: usize) -> String {
+        self.shown().to(client)
+    }
+
+    /// The same for every client, with what is common written once.
+    pub fn shown(&self) -> Shown {
         let mut top: Table = self.pinned_table(); // what is still to be found is told later
         top.remove("output");
         if let Some(lp) = self.lp {
@@ -121,26 +126,56 @@ impl Config {
         {
             target.remove("start"); // the server starts the chains
         }
-        if let Some(Value::Array(clients)) = top.get_mut("client") {
-            for (i, table) in clients.iter_mut().enumerate() {
-                let Some(table) = table.as_table_mut() else { continue };
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        let clients = top.remove("client").and_then(|clients| clients.try_into().ok());
+        for (i, client) in clients.unwrap_or_else(Vec::<Table>::new).into_iter().enumerate() {
+            // a file's name may have named it
+            let name = match &self.target.model {
+                ModelConfig::Own(own) => own.site(i).map(str::to_owned),
+                _ => None,
+            };
+            let name = name.unwrap_or_else(|| format!("client {}", i + 1));
+            let shown = |to_itself: bool| {
+                let mut table = client.clone();
                 table.retain(|key, value| match key {
                     "name" | "response" => true,
-                    _ => i == client && !value.is_str(),
+                    _ => to_itself && !value.is_str(),
                 });
                 if table.keys().all(|key| key != "precision" && key != "covariance") {
                     table.remove("mean");
                 }
-                // a file's name may have named it
-                let name = match &self.target.model {
-                    ModelConfig::Own(own) => own.site(i).map(str::to_owned),
-                    _ => None,
-                };
-                let name = name.unwrap_or_else(|| format!("client {}", i + 1));
-                table.entry("name").or_insert_with(|| name.into());
-            }
+                table.entry("name").or_insert_with(|| name.clone().into());
+                let list = Value::Array(vec![Value::Table(table)]);
+                Table::from_iter([("client".to_owned(), list)]).to_string()
+            };
+            own.push(shown(true));
+            others.push(shown(false));
         }
-        top.to_string()
+        Shown { common: top.to_string(), own, others }
+    }
+}
+
+/// A config as its clients may see it.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// What is common.
+    common: String,
+    /// What stands there of each client: for itself, and for all others.
+    own: Vec<String>,
+    others: Vec<String>,
+}
+
+impl Shown {
+    /// What one client sees; a number that no client has: what all may see.
+    pub fn to(&self, client: usize) -> String {
+        let clients = self.own.iter().zip(&self.others).enumerate();
+        let parts = clients.map(|(i, (own, other))| if i == client { own } else { other });
+        let mut text = self.common.clone();
+        parts.for_each(|part| {
+            text.push('\n');
+            text.push_str(part);
+        });
+        text
     }
 }
 

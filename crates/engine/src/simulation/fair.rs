@@ -109,5 +109,7 @@ fn same_bits(a: &[f64], b: &[f64]) -> bool {
 /// A client's own seed: in this world its entropy is known, so that there is a chain to compare
 /// with.
 fn secret(client: usize) -> Seed {
-    Seed::from_bytes([client as u8 + 1; 32])
+    let mut bytes = [1; 32];
+    bytes[..8].copy_from_slice(&(client as u64).to_le_bytes());
+    Seed::from_bytes(bytes)
 }

@@ -646,11 +646,10 @@ impl<'a> Simulation<'a> {
     fn ask_again(&mut self, only: Option<ClientId>) {
         let Some(server) = &self.server else { return };
         let server = server.server();
-        let orders: Vec<(ClientId, Vec<u8>)> = server
-            .outstanding()
-            .filter(|id| only.is_none_or(|o| o == *id))
-            .filter_map(|id| Some((id, server.again(id)?)))
-            .collect();
+        let whom: Vec<ClientId> =
+            only.map_or_else(|| server.outstanding().collect(), |id| vec![id]);
+        let orders: Vec<(ClientId, Vec<u8>)> =
+            whom.into_iter().filter_map(|id| Some((id, server.again(id)?))).collect();
         for (to, bytes) in orders {
             self.send_down(to.index(), &Letter::Order(bytes));
         }

@@ -107,13 +107,16 @@ impl Hub {
     ) -> Result<(), Broken> {
         for (chain, party) in parties.iter_mut().enumerate() {
             let Some(most) = party.patience().filter(|_| running[chain]) else { continue };
-            if self.places.iter().all(|place| !place.ready) {
+            if !self.somebody_is_there() {
                 self.opened[chain] = Instant::now();
                 continue;
             }
             let left_out = |id: &ClientId| self.status.is_left_out(id.index());
+            let dropped = self.status.left_out();
             let due = self.opened[chain].elapsed() >= most
-                || (self.status.is_meddled_with() && party.awaited().iter().all(left_out));
+                || (dropped > 0
+                    && dropped >= party.awaits()
+                    && party.awaited().iter().all(left_out));
             if !due {
                 continue;
             }
@@ -127,6 +130,16 @@ impl Hub {
             }
         }
         Ok(())
+    }
+
+    /// Whether any site takes orders of the open phase: the one that did so last, or another.
+    fn somebody_is_there(&mut self) -> bool {
+        if self.places.get(self.present).is_some_and(|place| place.ready) {
+            return true;
+        }
+        let ready = self.places.iter().position(|place| place.ready);
+        self.present = ready.unwrap_or(self.present);
+        ready.is_some()
     }
 
     /// Do all that a machine wants done; `false`: it is wanted no more.

@@ -24,8 +24,9 @@ use crate::door::Seldom;
 use crate::frame::{ASIDE, Frame, MESSAGE, WORDS};
 use crate::memory::Memory;
 use crate::party::Complaint;
+use crate::serve::ServeError;
 use crate::service::{Event, Link};
-use crate::status::Status;
+use crate::status::{Blocked, Status};
 use crate::talk::{Farewell, How, Instruction, Tell, Welcome};
 
 /// How long the conductor waits before it looks at the clock and the stop sign.
@@ -34,6 +35,8 @@ const TICK: Duration = Duration::from_millis(200);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// How often the numbers that are shown are renewed.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often it is written down who has heard that the run is over.
+const NOTES: Duration = Duration::from_millis(200);
 /// After how many refused messages a connection is cut.
 const MOST_REFUSALS: u32 = 32;
 /// After how long without progress every screen says who is awaited.
@@ -74,9 +77,37 @@ pub enum Parting {
 struct Step {
     asks: Vec<Frame>,
     answers: Vec<Option<Tell>>,
+    /// How many have not answered.
+    missing: usize,
+    /// Who answered first: texts that others say alike are its text.
+    first: Option<usize>,
     /// What is wrong with an answer, if anything: it is not taken then.
     objects: Option<Objects>,
 }
+
+impl Step {
+    fn new(asks: Vec<Frame>, objects: Option<Objects>) -> Step {
+        let (answers, missing) = (vec![None; asks.len()], asks.len());
+        Step { asks, answers, missing, first: None, objects }
+    }
+
+    /// Take an answer; `false`: it is another than before.
+    fn take(&mut self, client: usize, told: Tell) -> bool {
+        if self.answers[client].as_ref().is_some_and(|before| !told.agrees(before)) {
+            return false;
+        }
+        let first = *self.first.get_or_insert(client);
+        let told = match self.answers[first].as_ref().filter(|_| first != client) {
+            Some(first) => told.sharing(first),
+            None => told,
+        };
+        self.missing -= usize::from(self.answers[client].replace(told).is_none());
+        true
+    }
+}
+
+/// What a site is greeted with.
+pub(crate) type Greeting = Box<dyn Fn(usize) -> Welcome>;
 
 /// What is wrong with an answer of a site.
 pub(crate) type Objects = Box<dyn Fn(&str, &Tell) -> Option<String>>;
@@ -101,7 +132,7 @@ pub struct Hub {
     events: mpsc::Receiver<Event>,
     sites: Vec<String>,
     places: Vec<SiteLink>,
-    welcomes: Vec<Welcome>,
+    greeting: Greeting,
     script: Vec<Step>,
     /// The number of the open phase, if one is open: surveys and chains.
     open: Option<(u32, bool)>,
@@ -117,7 +148,11 @@ pub struct Hub {
     /// Whether it was said who is awaited.
     named: bool,
     /// Which sites cannot go on.
-    blocks: Vec<bool>,
+    blocks: BTreeSet<usize>,
+    /// How many of the operator's orders were obeyed.
+    obeyed: u64,
+    /// A site that was last seen to take orders of the open phase.
+    present: usize,
     /// When something last went forward.
     moved: Instant,
     /// When the open round of each chain began.
@@ -139,10 +174,10 @@ enum Turn {
 
 impl Hub {
     /// A hub for these sites, with what each is greeted with.
-    pub fn new(
+    pub(crate) fn new(
         handle: Handle,
         events: mpsc::Receiver<Event>,
-        welcomes: Vec<Welcome>,
+        greeting: Greeting,
         most_message: Arc<AtomicUsize>,
         status: Arc<Status>,
         deadline: Option<Duration>,
@@ -154,7 +189,7 @@ impl Hub {
             handle,
             events,
             places: sites.iter().map(|_| SiteLink::default()).collect(),
-            welcomes,
+            greeting,
             script: Vec::new(),
             open: None,
             phases: 0,
@@ -164,7 +199,9 @@ impl Hub {
             quarantine,
             pause_after: None,
             named: false,
-            blocks: vec![false; sites.len()],
+            blocks: BTreeSet::new(),
+            obeyed: 0,
+            present: 0,
             sites,
             moved: now,
             opened: Vec::new(),
@@ -180,20 +217,14 @@ impl Hub {
         Hub { pause_after, ..self }
     }
 
-    /// Ask every site something, wait for all answers. Whoever comes back later is asked again.
-    pub fn ask(&mut self, asks: &[Instruction]) -> Result<Vec<Tell>, Broken> {
-        Ok(self.ask_within(asks, None)?.into_iter().flatten().collect())
-    }
-
-    /// The same for answers that a site can be told to be wrong. Where sites that cannot go on are
-    /// not waited for, the first such answer ends the run.
+    /// Ask every site the same and wait for all answers, which a site can be told to be wrong.
+    /// Where sites that cannot go on are not waited for, the first such answer ends the run.
     pub(crate) fn ask_checked(
         &mut self,
-        asks: &[Instruction],
+        ask: &Instruction,
         objects: Objects,
     ) -> Result<Vec<Tell>, Broken> {
-        let step = self.script.len() as u32;
-        let frames = asks.iter().map(|ask| Frame::words(step, ask)).collect();
+        let frames = self.to_all(ask);
         Ok(self.asked(frames, None, Some(objects))?.into_iter().flatten().collect())
     }
 
@@ -215,20 +246,24 @@ impl Hub {
         objects(&self.sites[client], told)
     }
 
-    /// Ask every site the same.
+    /// Ask every site the same, wait for all answers. Whoever comes back later is asked again.
     pub fn ask_all(&mut self, ask: &Instruction) -> Result<Vec<Tell>, Broken> {
-        let frame = Frame::words(self.script.len() as u32, ask);
-        Ok(self.asked(vec![frame; self.sites.len()], None, None)?.into_iter().flatten().collect())
+        Ok(self.ask_all_within(ask, None)?.into_iter().flatten().collect())
     }
 
-    /// Ask every site something, and wait so long for answers.
-    pub fn ask_within(
+    /// The same, and wait so long for answers.
+    pub(crate) fn ask_all_within(
         &mut self,
-        asks: &[Instruction],
+        ask: &Instruction,
         most: Option<Duration>,
     ) -> Result<Vec<Option<Tell>>, Broken> {
-        let step = self.script.len() as u32;
-        self.asked(asks.iter().map(|ask| Frame::words(step, ask)).collect(), most, None)
+        let frames = self.to_all(ask);
+        self.asked(frames, most, None)
+    }
+
+    /// The next step of the script for all sites, in one copy.
+    fn to_all(&self, ask: &Instruction) -> Vec<Frame> {
+        vec![Frame::words(self.script.len() as u32, ask); self.sites.len()]
     }
 
     fn asked(
@@ -238,15 +273,13 @@ impl Hub {
         objects: Option<Objects>,
     ) -> Result<Vec<Option<Tell>>, Broken> {
         let (since, step) = (Instant::now(), self.script.len());
-        self.script.push(Step { answers: vec![None; asks.len()], asks, objects });
+        self.script.push(Step::new(asks, objects));
         for client in 0..self.places.len() {
             // Whoever is still catching up was sent all earlier steps when it came, and answers in
             // order.
             self.send(client, self.script[step].asks[client].clone(), true);
         }
-        while self.script[step].answers.iter().any(Option::is_none)
-            && most.is_none_or(|most| since.elapsed() < most)
-        {
+        while self.script[step].missing > 0 && most.is_none_or(|most| since.elapsed() < most) {
             self.turn()?;
         }
         Ok(self.script[step].answers.clone())
@@ -282,6 +315,11 @@ impl Hub {
         let bye = Frame::words(ASIDE, &farewell.ask());
         let told = |site: &String| memory.over.as_ref().is_some_and(|o| o.told.contains(site));
         let aborted = farewell.how == How::Aborted;
+        let kept = |noted: Result<(), ServeError>| {
+            if let Err(error) = noted {
+                warn!(%error, "who has heard that the run is over cannot be noted");
+            }
+        };
         let mut knows: Vec<bool> = self
             .sites
             .iter()
@@ -292,10 +330,8 @@ impl Hub {
             self.send(client, bye.clone(), true);
         }
         let since = Instant::now();
-        while knows.iter().any(|known| !known)
-            && since.elapsed() < linger
-            && !self.status.is_suspended()
-        {
+        let mut unaware = knows.iter().filter(|known| !**known).count();
+        while unaware > 0 && since.elapsed() < linger && !self.status.is_suspended() {
             match self.next() {
                 Some(Event::Joined { client, link }) => {
                     self.places[client] = SiteLink { link: Some(link), ..SiteLink::default() };
@@ -305,15 +341,15 @@ impl Hub {
                     if matches!(frame.read(), Ok(Tell::Done | Tell::Refused(_)))
                         && frame.phase == ASIDE =>
                 {
-                    knows[client] = true;
+                    unaware -= usize::from(!std::mem::replace(&mut knows[client], true));
                     self.places[client] = SiteLink::default();
-                    if let Err(error) = memory.has_heard(&self.sites[client]) {
-                        warn!(%error, "who has heard that the run is over cannot be noted");
-                    }
+                    memory.has_heard(&self.sites[client]);
+                    kept(memory.note(NOTES));
                 }
                 _ => {}
             }
         }
+        kept(memory.note(Duration::ZERO));
         let unheard = self.sites.iter().zip(&knows).filter(|(_, known)| !**known);
         let unheard: Vec<&str> = unheard.map(|(site, _)| site.as_str()).collect();
         if !unheard.is_empty() {
@@ -365,6 +401,10 @@ impl Hub {
                 let back = self.status.connected(client, true);
                 info!(site = %self.sites[client], "{}", if back { "came back" } else { "joined" });
                 self.greet(client, link);
+                if self.obeyed > 0 {
+                    let paused = self.status.paused();
+                    self.hold_site(client, paused.as_ref()); // it came while that was ordered
+                }
                 for step in 0..self.script.len() {
                     self.send(client, self.script[step].asks[client].clone(), true);
                 }
@@ -399,7 +439,7 @@ impl Hub {
 
     /// A site takes part again.
     fn unblock(&mut self, client: usize) {
-        if std::mem::take(&mut self.blocks[client]) {
+        if self.blocks.remove(&client) {
             self.status.unblock(client);
             info!(site = %self.sites[client], "takes part again");
         }
@@ -407,36 +447,46 @@ impl Hub {
 
     /// A site cannot go on.
     fn block(&mut self, client: usize, why: &str) {
-        self.blocks[client] = true;
+        self.blocks.insert(client);
         self.status.block(client, why);
     }
 
     /// Where the operator holds the run or goes on without a site, let go of connections.
     fn hold(&mut self) {
-        if let Some(most) = self.pause_after.filter(|_| self.blocks.contains(&true))
+        if let Some(most) = self.pause_after.filter(|_| !self.blocks.is_empty())
             && !self.status.is_elastic()
             && let Some(why) = self.status.pause_after(most)
         {
             warn!("paused: {why}");
         }
-        if !self.status.is_meddled_with() {
+        let orders = self.status.orders();
+        if orders == 0 {
             return;
         }
         let paused = self.status.paused();
         if paused.is_some() {
             self.moved = Instant::now(); // it waits for nobody
         }
+        if orders == self.obeyed {
+            return;
+        }
+        self.obeyed = orders;
         for client in 0..self.places.len() {
-            if self.places[client].link.is_none() {
-                continue;
-            }
-            if let Some(paused) = &paused {
-                self.places[client].link.iter().for_each(|link| link.close(&paused.why));
-                self.status.connected(client, false);
-                self.places[client] = SiteLink::default();
-            } else if self.status.is_left_out(client) {
-                self.dismiss(client, "the operator goes on without this site");
-            }
+            self.hold_site(client, paused.as_ref());
+        }
+    }
+
+    /// Let go of a site, where the run is paused or goes on without it.
+    fn hold_site(&mut self, client: usize, paused: Option<&Blocked>) {
+        if self.places[client].link.is_none() {
+            return;
+        }
+        if let Some(paused) = paused {
+            self.places[client].link.iter().for_each(|link| link.close(&paused.why));
+            self.status.connected(client, false);
+            self.places[client] = SiteLink::default();
+        } else if self.status.is_left_out(client) {
+            self.dismiss(client, "the operator goes on without this site");
         }
     }
 
@@ -444,7 +494,7 @@ impl Hub {
     fn greet(&mut self, client: usize, link: Link) {
         let protocol = link.protocol;
         self.places[client] = SiteLink { link: Some(link), ..SiteLink::default() };
-        let welcome = Welcome { protocol, ..self.welcomes[client].clone() };
+        let welcome = Welcome { protocol, ..(self.greeting)(client) };
         self.send(client, Frame::words(ASIDE, &Instruction::Welcome(Box::new(welcome))), false);
     }
 
@@ -502,18 +552,14 @@ impl Hub {
                     self.cut(client, &why);
                     return Ok(Turn::Nothing);
                 }
-                let slot = &mut self.script[step].answers[client];
-                match slot {
-                    Some(before) if !told.agrees(before) => {
-                        let why = format!(
-                            "site \"{}\" answers step {step} otherwise than before: has its data \
-                             changed?",
-                            self.sites[client]
-                        );
-                        self.cut(client, &why);
-                        return Ok(Turn::Nothing);
-                    }
-                    _ => *slot = Some(told),
+                if !self.script[step].take(client, told) {
+                    let why = format!(
+                        "site \"{}\" answers step {step} otherwise than before: has its data \
+                         changed?",
+                        self.sites[client]
+                    );
+                    self.cut(client, &why);
+                    return Ok(Turn::Nothing);
                 }
                 self.goes_forward();
                 self.places[client].caught_up += 1;
@@ -684,13 +730,18 @@ impl Conductor for Hub {
 
     fn move_to(&mut self, coordinates: &Coordinates, shares: &[f64]) -> Result<(), Lost> {
         let (centre, matrix) = coordinates.parts();
-        let ask = |share: &f64| Instruction::MoveTo {
-            centre: centre.to_vec(),
-            matrix: matrix.to_vec(),
-            share: *share,
-        };
-        let asks: Vec<Instruction> = shares.iter().map(ask).collect();
-        self.ask(&asks).map(|_| ()).map_err(|broken| Lost(broken.to_string()))
+        let step = self.script.len() as u32;
+        let mut asks: Vec<Frame> = Vec::with_capacity(shares.len());
+        for (client, share) in shares.iter().enumerate() {
+            // many sites with one share are told in one copy
+            let same = client.checked_sub(1).filter(|before| shares[*before] == *share);
+            let ask = same.map(|before| asks[before].clone()).unwrap_or_else(|| {
+                let (centre, matrix) = (centre.to_vec(), matrix.to_vec());
+                Frame::words(step, &Instruction::MoveTo { centre, matrix, share: *share })
+            });
+            asks.push(ask);
+        }
+        self.asked(asks, None, None).map(|_| ()).map_err(|broken| Lost(broken.to_string()))
     }
 }
 
@@ -699,6 +750,19 @@ mod tests {
     use super::*;
     use crate::frame::MOST_WORDS;
     use consilience_engine::run::Progress;
+
+    /// A site that answers again, since it came back, is counted once; texts are kept once.
+    #[test]
+    fn a_step_is_over_when_each_has_answered_however_often() {
+        let mut step = Step::new(vec![Frame::words(0, &Instruction::Introduce); 3], None);
+        let stated = |text: &str| Tell::Stated(text.into());
+        for (client, missing) in [(1, 2), (1, 2), (0, 1), (1, 1), (2, 0), (0, 0)] {
+            assert!(step.take(client, stated("prior: flat")));
+            assert_eq!(step.missing, missing, "after site {client}");
+        }
+        assert!(!step.take(1, stated("prior: none")), "it said something else before");
+        assert_eq!(step.answers, vec![Some(stated("prior: flat")); 3]);
+    }
 
     /// A connection that was opened before the model was known may take less than the model's
     /// messages need: its site comes back by another, and is not turned away.
@@ -712,7 +776,7 @@ mod tests {
         let mut hub = Hub::new(
             runtime.handle().clone(),
             events,
-            Vec::new(),
+            Box::new(|_| panic!("nobody is greeted")),
             Arc::clone(&most),
             status,
             None,

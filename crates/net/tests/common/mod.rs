@@ -14,10 +14,14 @@ use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::run::{Outcome, Progress, sample};
 use consilience_engine::site::{Own, names};
-use consilience_net::join::{Credentials, JoinError, JoinOptions, join};
+use consilience_net::frame::{Frame, PATH};
+use consilience_net::join::{Credentials, JoinError, JoinOptions, endpoint, join};
 use consilience_net::serve::{Admission, ServeError, ServeOptions, Served, Stage, bind, serve};
 use consilience_net::status::Status;
 use consilience_net::worker::Brings;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Request;
+use tonic_prost::ProstCodec;
 
 pub fn config(text: &str) -> Config {
     Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text: text.into() })
@@ -122,6 +126,26 @@ pub fn joining(address: SocketAddr) -> JoinOptions {
 
 pub fn site(brings: Brings, options: JoinOptions) -> JoinHandle<Result<bool, JoinError>> {
     std::thread::spawn(move || join(brings, &options, &Arc::new(AtomicBool::new(false))))
+}
+
+/// A site's stream, as far as its greeting.
+pub async fn connected(
+    address: SocketAddr,
+    hello: Frame,
+) -> (tokio::sync::mpsc::Sender<Frame>, tonic::Streaming<Frame>) {
+    let mut grpc =
+        tonic::client::Grpc::new(endpoint(&joining(address)).unwrap().connect().await.unwrap());
+    grpc.ready().await.unwrap();
+    let (to, outward) = tokio::sync::mpsc::channel(64);
+    to.send(hello).await.unwrap();
+    let path = http::uri::PathAndQuery::from_static(PATH);
+    let codec = ProstCodec::<Frame, Frame>::default();
+    let inward = grpc
+        .streaming(Request::new(ReceiverStream::new(outward)), path, codec)
+        .await
+        .unwrap()
+        .into_inner();
+    (to, inward)
 }
 
 /// The run with all its sites, over loopback.
