@@ -1,19 +1,21 @@
-//! Sum over rows at eight points side by side, one in each lane of a register: a row is read once
-//! for all of them, and the sum at a point has the bits that it has alone.
+//! Sum over rows at four or eight points side by side, one in each lane of a register: a row is read
+//! once for all of them, and the sum at a point has the bits that it has alone.
 
 use pulp::{Simd, WithSimd};
 
 use super::design::Entries;
-use super::{Design, PointLoss, Rows};
+use super::{Block, Design, PointLoss, Rows};
 use crate::ask::{Ask, Sum};
-use crate::simd::{F8, LANES};
+use crate::simd::LANES;
 
-/// From so many points on, eight at a time are faster than one after the other.
-const WORTH: usize = 3;
+/// From so many points on, several at a time are faster than one after the other.
+const WORTH: usize = 2;
 
-/// A model that sums at eight points at once. Points and sums lie coordinate by coordinate, with
-/// the eight points side by side; behind the last coordinate of a point come zeros, up to a whole
-/// number of eights.
+/// Up to so many points lie in half of the lanes.
+pub(super) const HALF: usize = LANES / 2;
+
+/// A model that sums at four or eight points at once: at as many as there are numbers for one
+/// coordinate. Points and sums lie coordinate by coordinate, with the points side by side.
 pub trait Abreast {
     /// How many parameters there are.
     fn coordinates(&self) -> usize;
@@ -21,31 +23,63 @@ pub trait Abreast {
     /// Whether it does so for this sum over these rows: values, gradients, or both.
     fn takes(&self, sum: &Sum<'_>, rows: Rows<'_>) -> bool;
 
-    /// `out += sum_{j in rows} U_ij(x)`.
-    fn add_values(&self, points: &[F8], rows: Rows<'_>, out: &mut F8);
+    /// How many places of scratch gradients at so many points need.
+    fn scratch_for(&self, points: usize) -> usize {
+        let _ = points;
+        0
+    }
+
+    /// `out += sum_{j in rows} U_ij(x)`, with a place for every point.
+    fn add_values(&self, points: &[f64], rows: Rows<'_>, out: &mut [f64]);
 
     /// `out += scale * sum_{j in rows} grad U_ij(x)`, with a scale for every point.
-    fn add_gradients(&self, points: &[F8], rows: Rows<'_>, scale: &F8, out: &mut [F8]);
+    fn add_gradients(
+        &self,
+        points: &[f64],
+        rows: Rows<'_>,
+        scale: &[f64],
+        out: &mut [f64],
+        scratch: &mut [f64],
+    );
 }
 
-/// Room for eight points and their sums.
+/// Room for points and their sums.
 #[derive(Debug, Default)]
 pub struct Lanes {
-    points: Vec<F8>,
-    sums: Vec<F8>,
+    points: Vec<f64>,
+    sums: Vec<f64>,
+    scratch: Vec<f64>,
 }
 
 /// A point, what the sum there is multiplied by, and what it is added to.
-type Place<'a, 'b> = (&'a [f64], f64, &'b mut [f64]);
+pub(super) type Place<'a, 'b> = (&'a [f64], f64, &'b mut [f64]);
 
-/// Points of one sum over the same rows, of one ask or of several that follow each other.
-struct Group<'a, 'b> {
-    places: [Option<Place<'a, 'b>>; LANES],
-    count: usize,
+/// Points of one sum over the same rows, of one ask or of several that follow each other: the first
+/// places are filled.
+pub(super) struct Group<'a, 'b> {
+    pub(super) places: [Option<Place<'a, 'b>>; LANES],
+    pub(super) count: usize,
+}
+
+impl<'a, 'b> Group<'a, 'b> {
+    pub(super) fn new() -> Self {
+        Group { places: [const { None }; LANES], count: 0 }
+    }
+
+    /// Add a point, where there is a place.
+    pub(super) fn add(&mut self, place: Place<'a, 'b>) {
+        self.places[self.count] = Some(place);
+        self.count += 1;
+    }
+
+    /// Whether these are faster together than one after the other.
+    pub(super) fn is_worth(&self) -> bool {
+        self.count >= WORTH
+    }
 }
 
 impl Lanes {
-    /// Answer these asks, eight points at a time where the model does so, else by `alone`.
+    /// Answer these asks, several points at a time where the model does so, else by `alone`.
     pub(super) fn answer(
         &mut self,
         model: &dyn Abreast,
@@ -61,7 +95,7 @@ impl Lanes {
         for asks in asks.chunk_by_mut(alike) {
             let (sum, rows, client) = (asks[0].sum, asks[0].rows, asks[0].client);
             let points: usize = asks.iter().map(|ask| ask.sum.points().len() / d.max(1)).sum();
-            if points < WORTH || !model.takes(&sum, rows) {
+            if points < WORTH || !asks.iter().all(|ask| model.takes(&ask.sum, rows)) {
                 asks.iter_mut().for_each(&mut alone);
                 continue;
             }
@@ -71,30 +105,29 @@ impl Lanes {
                 points.zip(ask.out.chunks_exact_mut(width)).map(move |(x, out)| (x, scale, out))
             });
             loop {
-                let mut group = Group { places: [const { None }; LANES], count: 0 };
-                for place in group.places.iter_mut() {
-                    *place = places.next();
-                    group.count += usize::from(place.is_some());
+                let mut group = Group::new();
+                places.by_ref().take(LANES).for_each(|place| group.add(place));
+                if group.count == 0 {
+                    break;
                 }
-                match group.count {
-                    0 => break,
-                    1..WORTH => {
-                        for (x, scale, out) in group.places.into_iter().flatten() {
-                            let sum = match sum {
-                                Sum::Value { .. } => Sum::Value { x },
-                                Sum::GradientAndValue { .. } => Sum::GradientAndValue { x },
-                                _ => Sum::Gradient { x },
-                            };
-                            alone(&mut Ask { client, sum, rows, scale, out });
-                        }
-                    }
-                    _ => self.sum_up(model, &sum, rows, group),
+                if group.is_worth() {
+                    self.sum_up(model, &sum, rows, group);
+                    continue;
+                }
+                for (x, scale, out) in group.places.into_iter().flatten() {
+                    let sum = match sum {
+                        Sum::Value { .. } => Sum::Value { x },
+                        Sum::GradientAndValue { .. } => Sum::GradientAndValue { x },
+                        _ => Sum::Gradient { x },
+                    };
+                    alone(&mut Ask { client, sum, rows, scale, out });
                 }
             }
         }
     }
 
-    fn sum_up(
+    /// Add the sums at the points of a group.
+    pub(super) fn sum_up(
         &mut self,
         model: &dyn Abreast,
         sum: &Sum<'_>,
@@ -102,18 +135,19 @@ impl Lanes {
         mut group: Group<'_, '_>,
     ) {
         let d = model.coordinates();
+        let lanes = if group.count <= HALF { HALF } else { LANES };
         self.points.clear();
-        self.points.resize(d.next_multiple_of(LANES), [0.0; LANES]);
+        self.points.resize(d * lanes, 0.0);
         let mut scale = [0.0; LANES];
         for (lane, (x, by, _)) in group.places.iter().flatten().enumerate() {
             scale[lane] = *by;
-            for (coordinate, x) in self.points.iter_mut().zip(*x) {
+            for (coordinate, x) in self.points.chunks_exact_mut(lanes).zip(*x) {
                 coordinate[lane] = *x;
             }
         }
         if let Sum::Value { .. } | Sum::GradientAndValue { .. } = sum {
             let mut values = [0.0; LANES];
-            model.add_values(&self.points, rows, &mut values);
+            model.add_values(&self.points, rows, &mut values[..lanes]);
             for (lane, (_, scale, out)) in group.places.iter_mut().flatten().enumerate() {
                 if let Some(value) = out.last_mut() {
                     *value += *scale * values[lane];
@@ -124,93 +158,109 @@ impl Lanes {
             return;
         }
         self.sums.clear();
-        self.sums.resize(d, [0.0; LANES]);
+        self.sums.resize(d * lanes, 0.0);
         for (lane, (_, _, out)) in group.places.iter().flatten().enumerate() {
-            for (sum, out) in self.sums.iter_mut().zip(&**out) {
+            for (sum, out) in self.sums.chunks_exact_mut(lanes).zip(&**out) {
                 sum[lane] = *out;
             }
         }
-        model.add_gradients(&self.points, rows, &scale, &mut self.sums);
+        self.scratch.resize(model.scratch_for(lanes).max(self.scratch.len()), 0.0);
+        let (scale, scratch) = (&scale[..lanes], &mut self.scratch[..]);
+        model.add_gradients(&self.points, rows, scale, &mut self.sums, scratch);
         for (lane, (_, _, out)) in group.places.iter_mut().flatten().enumerate() {
-            for (sum, out) in self.sums.iter().zip(&mut **out) {
+            for (sum, out) in self.sums.chunks_exact(lanes).zip(&mut **out) {
                 *out = sum[lane];
             }
         }
     }
 }
 
-/// `out += sum_{j in rows} loss(a_j . x, y_j)` at eight points.
+/// `out += sum_{j in rows} loss(a_j . x, y_j)` at as many points as `out` has places.
 pub(super) fn add_losses<L: PointLoss>(
-    (design, response, loss): (&Design, &[f64], &L),
-    points: &[F8],
+    of: (&Design, &[f64], &L),
+    points: &[f64],
     rows: Rows<'_>,
-    out: &mut F8,
+    out: &mut [f64],
 ) {
-    run(Losses { design, response, loss, points, rows, out });
-}
-
-struct Losses<'a, L> {
-    design: &'a Design,
-    response: &'a [f64],
-    loss: &'a L,
-    points: &'a [F8],
-    rows: Rows<'a>,
-    out: &'a mut F8,
-}
-
-impl<L: PointLoss> WithSimd for Losses<'_, L> {
-    type Output = ();
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Losses { design, response, loss, points, rows, out } = self;
-        let mut totals = *out;
-        for block in rows.blocks(design.rows()) {
-            for j in block.iter() {
-                let (mut t, y) = (predictors(simd, design, *j, points), response[*j]);
-                loss.losses(&mut t, &[y; LANES]);
-                for lane in 0..LANES {
-                    totals[lane] += t[lane];
-                }
-            }
-        }
-        *out = totals;
+    if out.len() == HALF {
+        run_half(Losses::<L, HALF> { of, points, rows, out });
+    } else {
+        run(Losses::<L, LANES> { of, points, rows, out });
     }
 }
 
-/// `out += scale * sum_{j in rows} loss'(a_j . x, y_j) a_j` at eight points.
-pub(super) fn add_slopes<L: PointLoss>(
-    (design, response, loss): (&Design, &[f64], &L),
-    points: &[F8],
-    rows: Rows<'_>,
-    scale: &F8,
-    out: &mut [F8],
-) {
-    run(Slopes { design, response, loss, points, rows, scale, out });
-}
-
-struct Slopes<'a, L> {
-    design: &'a Design,
-    response: &'a [f64],
-    loss: &'a L,
-    points: &'a [F8],
+struct Losses<'a, L, const N: usize> {
+    of: (&'a Design, &'a [f64], &'a L),
+    points: &'a [f64],
     rows: Rows<'a>,
-    scale: &'a F8,
-    out: &'a mut [F8],
+    out: &'a mut [f64],
 }
 
-impl<L: PointLoss> WithSimd for Slopes<'_, L> {
+impl<L: PointLoss, const N: usize> WithSimd for Losses<'_, L, N> {
     type Output = ();
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Slopes { design, response, loss, points, rows, scale, out } = self;
+        let Losses { of: (design, response, loss), points, rows, out } = self;
         for block in rows.blocks(design.rows()) {
-            for j in block.iter() {
-                let (mut t, y) = (predictors(simd, design, *j, points), response[*j]);
-                for lane in 0..LANES {
-                    t[lane] = scale[lane] * loss.slope(t[lane], y);
-                }
-                add_row(simd, design, *j, &t, out);
+            let (mut t, mut y) = ([[0.0; N]; LANES], [[0.0; N]; LANES]);
+            for (k, row) in block.iter().enumerate() {
+                t[k] = predictors(simd, design, *row, points);
+                y[k] = [response[*row]; N];
             }
+            let eights = t.as_flattened_mut().as_chunks_mut::<LANES>().0;
+            for (t, y) in eights.iter_mut().zip(y.as_flattened().as_chunks::<LANES>().0) {
+                loss.losses(t, y);
+            }
+            for t in &t[..block.len()] {
+                for lane in 0..N {
+                    out[lane] += t[lane];
+                }
+            }
+        }
+    }
+}
+
+/// `out += scale * sum_{j in rows} loss'(a_j . x, y_j) a_j` at as many points as there are scales.
+pub(super) fn add_slopes<L: PointLoss>(
+    of: (&Design, &[f64], &L),
+    points: &[f64],
+    rows: Rows<'_>,
+    scale: &[f64],
+    out: &mut [f64],
+) {
+    if let Some(scale) = scale.first_chunk::<HALF>().filter(|_| scale.len() == HALF) {
+        run_half(Slopes { of, points, rows, scale, out });
+    } else if let Some(scale) = scale.first_chunk::<LANES>() {
+        run(Slopes { of, points, rows, scale, out });
+    }
+}
+
+struct Slopes<'a, L, const N: usize> {
+    of: (&'a Design, &'a [f64], &'a L),
+    points: &'a [f64],
+    rows: Rows<'a>,
+    scale: &'a [f64; N],
+    out: &'a mut [f64],
+}
+
+impl<L: PointLoss, const N: usize> WithSimd for Slopes<'_, L, N> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Slopes { of: (design, response, loss), points, rows, scale, out } = self;
+        for block in rows.blocks(design.rows()) {
+            let (mut t, mut y) = ([[0.0; N]; LANES], [0.0; LANES]);
+            for (k, row) in block.iter().enumerate() {
+                t[k] = predictors(simd, design, *row, points);
+                y[k] = response[*row];
+            }
+            // slopes are long chains of operations: those of all rows at once
+            for k in 0..LANES {
+                for lane in 0..N {
+                    t[k][lane] = scale[lane] * loss.slope(t[k][lane], y[k]);
+                }
+            }
+            add_rows(simd, design, &block, &t, out);
         }
     }
 }
@@ -224,13 +274,32 @@ fn run<K: WithSimd>(kernel: K) -> K::Output {
     pulp::Arch::new().dispatch(kernel)
 }
 
-/// The inner products of a row with eight points, each with the bits of [`Design::row_dot`].
+/// Run a kernel whose vectors have four numbers.
 #[inline(always)]
-fn predictors<S: Simd>(simd: S, design: &Design, row: usize, points: &[F8]) -> F8 {
-    let mut sums = [0.0; LANES];
-    let (points, _) = S::as_simd_f64s(points.as_flattened());
+fn run_half<K: WithSimd>(kernel: K) -> K::Output {
+    #[cfg(all(target_arch = "x86_64", not(feature = "narrow")))]
+    {
+        if let Some(avx2) = pulp::x86::V3::try_new() {
+            return Simd::vectorize(avx2, kernel);
+        }
+        return kernel.with_simd(pulp::Scalar);
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(feature = "narrow"))))]
+    run(kernel)
+}
+
+/// The inner products of a row with some points, each with the bits of [`Design::row_dot`].
+#[inline(always)]
+fn predictors<S: Simd, const N: usize>(
+    simd: S,
+    design: &Design,
+    row: usize,
+    points: &[f64],
+) -> [f64; N] {
+    let mut sums = [0.0; N];
+    let (points, _) = S::as_simd_f64s(points);
     let (out, _) = S::as_mut_simd_f64s(&mut sums);
-    // eight points fill so many registers
+    // the points fill so many registers
     let each = out.len();
     for (place, out) in out.iter_mut().enumerate() {
         let plus = |sum: S::f64s, by: f64, coordinate: usize| {
@@ -276,28 +345,65 @@ fn predictors<S: Simd>(simd: S, design: &Design, row: usize, points: &[F8]) -> F
     sums
 }
 
-/// `out += scale * row` at eight points.
+/// `out += scale * row` at some points, one row after the other. Sums of eight dense rows stay in
+/// registers.
 #[inline(always)]
-fn add_row<S: Simd>(simd: S, design: &Design, row: usize, scale: &F8, out: &mut [F8]) {
-    let (scale, _) = S::as_simd_f64s(scale);
-    let (out, _) = S::as_mut_simd_f64s(out.as_flattened_mut());
-    let add = |out: &mut [S::f64s], by: f64| {
-        for (out, scale) in out.iter_mut().zip(scale) {
-            *out = simd.add_f64s(*out, simd.mul_f64s(*scale, simd.splat_f64s(by)));
-        }
-    };
-    match design.row(row) {
-        Entries::Dense(cells) => {
-            for (out, cell) in out.chunks_exact_mut(scale.len()).zip(cells) {
-                add(out, *cell);
+fn add_rows<S: Simd, const N: usize>(
+    simd: S,
+    design: &Design,
+    block: &Block,
+    scales: &[[f64; N]; LANES],
+    out: &mut [f64],
+) {
+    let (out, _) = S::as_mut_simd_f64s(out);
+    let (scales, _) = S::as_simd_f64s(scales.as_flattened());
+    let each = scales.len() / LANES;
+    if let Some(rows) = eight_dense(design, block) {
+        for (j, out) in out.chunks_exact_mut(each).enumerate() {
+            for (place, out) in out.iter_mut().enumerate() {
+                let mut sum = *out;
+                for k in 0..LANES {
+                    let by = simd.splat_f64s(rows[k][j]);
+                    sum = simd.add_f64s(sum, simd.mul_f64s(scales[k * each + place], by));
+                }
+                *out = sum;
             }
         }
-        Entries::Sparse(columns, values) => {
-            for (column, value) in columns.iter().zip(values) {
-                add(&mut out[*column as usize * scale.len()..][..scale.len()], *value);
+        return;
+    }
+    for (row, scale) in block.iter().zip(scales.chunks_exact(each)) {
+        let add = |out: &mut [S::f64s], by: f64| {
+            for (out, scale) in out.iter_mut().zip(scale) {
+                *out = simd.add_f64s(*out, simd.mul_f64s(*scale, simd.splat_f64s(by)));
+            }
+        };
+        match design.row(*row) {
+            Entries::Dense(cells) => {
+                for (out, cell) in out.chunks_exact_mut(each).zip(cells) {
+                    add(out, *cell);
+                }
+            }
+            Entries::Sparse(columns, values) => {
+                for (column, value) in columns.iter().zip(values) {
+                    add(&mut out[*column as usize * each..][..each], *value);
+                }
             }
         }
     }
+}
+
+/// The cells of eight rows, where a block has as many and they are dense.
+#[inline(always)]
+fn eight_dense<'a>(design: &'a Design, block: &Block) -> Option<[&'a [f64]; LANES]> {
+    let mut rows: [&[f64]; LANES] = [&[]; LANES];
+    if block.len() < LANES {
+        return None;
+    }
+    for k in 0..LANES {
+        let Entries::Dense(cells) = design.row(block[k]) else { return None };
+        rows[k] = &cells[..design.columns()];
+    }
+    Some(rows)
 }
 
 #[cfg(test)]
@@ -336,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_points_are_told_what_each_is_told_alone() {
+    fn several_points_are_told_what_each_is_told_alone() {
         let some = [0, 2, 3, 7, 11, 12, 13, 14, 20];
         for model in models() {
             let d = model.dim();

@@ -7,7 +7,6 @@
 //! compressed linear algebra (Elgohary and others, VLDB 2016).
 
 use std::collections::BTreeMap;
-use std::ops::{Add, AddAssign};
 
 use super::design::{Design, Entries};
 use super::fixed;
@@ -19,15 +18,27 @@ pub(super) const CODES: usize = 256;
 pub(super) type Table<N> = [N; CODES];
 
 /// What inner products and sums of rows are made of: plain numbers, or multiples of a unit, whose
-/// sums are exact.
-pub(super) trait Term: Copy + Default + AddAssign + Add<Output = Self> {
+/// sums are exact; or several of either, one for each of some points.
+pub(super) trait Term: Copy {
+    /// A parameter, or as many as there are points.
+    type Parameter: Copy;
+    const ZERO: Self;
+    fn plus(self, other: Self) -> Self;
     /// An entry times a parameter.
-    fn product(entry: f64, x: f64) -> Self;
+    fn product(entry: f64, x: Self::Parameter) -> Self;
     /// The share in a column's sum of rows that have this entry there.
     fn share(self, entry: f64) -> Self;
 }
 
 impl Term for f64 {
+    type Parameter = f64;
+    const ZERO: f64 = 0.0;
+
+    #[inline(always)]
+    fn plus(self, other: f64) -> f64 {
+        self + other
+    }
+
     #[inline(always)]
     fn product(entry: f64, x: f64) -> f64 {
         entry * x
@@ -41,6 +52,14 @@ impl Term for f64 {
 
 /// For columns whose entries are all alike: whoever takes the sums multiplies them by that.
 impl Term for i64 {
+    type Parameter = f64;
+    const ZERO: i64 = 0;
+
+    #[inline(always)]
+    fn plus(self, other: i64) -> i64 {
+        self + other
+    }
+
     #[inline(always)]
     fn product(entry: f64, x: f64) -> i64 {
         fixed::from_real(entry * x)
@@ -48,6 +67,38 @@ impl Term for i64 {
 
     #[inline(always)]
     fn share(self, _entry: f64) -> i64 {
+        self
+    }
+}
+
+/// There are loops where `from_fn` would be shorter: a closure may be compiled for the narrowest
+/// registers.
+impl<N: Term<Parameter = f64>, const L: usize> Term for [N; L] {
+    type Parameter = [f64; L];
+    const ZERO: [N; L] = [N::ZERO; L];
+
+    #[inline(always)]
+    fn plus(mut self, other: [N; L]) -> [N; L] {
+        for lane in 0..L {
+            self[lane] = self[lane].plus(other[lane]);
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn product(entry: f64, x: [f64; L]) -> [N; L] {
+        let mut products = [N::ZERO; L];
+        for lane in 0..L {
+            products[lane] = N::product(entry, x[lane]);
+        }
+        products
+    }
+
+    #[inline(always)]
+    fn share(mut self, entry: f64) -> [N; L] {
+        for lane in 0..L {
+            self[lane] = self[lane].share(entry);
+        }
         self
     }
 }
@@ -125,11 +176,12 @@ impl Coded {
 
     /// The inner products of all patterns with `x`.
     #[inline(always)]
-    pub(super) fn tabulate<N: Term>(&self, x: &[f64], tables: &mut [Table<N>]) {
+    pub(super) fn tabulate<N: Term>(&self, x: &[N::Parameter], tables: &mut [Table<N>]) {
         for (patterns, table) in self.segments.iter().zip(tables) {
-            table[0] = N::default();
+            table[0] = N::ZERO;
             for (code, Pattern { shorter, column, value }) in patterns.iter().enumerate().skip(1) {
-                table[code] = table[*shorter as usize] + N::product(*value, x[*column as usize]);
+                let product = N::product(*value, x[*column as usize]);
+                table[code] = table[*shorter as usize].plus(product);
             }
         }
     }
@@ -137,11 +189,11 @@ impl Coded {
     /// The inner product of a row with what was tabulated.
     #[inline(always)]
     pub(super) fn dot<N: Term>(&self, row: usize, tables: &[Table<N>]) -> N {
-        let mut sum = N::default();
+        let mut sum = N::ZERO;
         for (code, table) in
             self.codes[row * tables.len()..(row + 1) * tables.len()].iter().zip(tables)
         {
-            sum += table[*code as usize];
+            sum = sum.plus(table[*code as usize]);
         }
         sum
     }
@@ -152,7 +204,8 @@ impl Coded {
         for (code, table) in
             self.codes[row * tables.len()..(row + 1) * tables.len()].iter().zip(tables)
         {
-            table[*code as usize] += scale;
+            let place = &mut table[*code as usize];
+            *place = place.plus(scale);
         }
     }
 
@@ -161,19 +214,19 @@ impl Coded {
     pub(super) fn add_sum<N: Term>(&self, tables: &mut [Table<N>], out: &mut [N]) {
         for (patterns, table) in self.segments.iter().zip(tables) {
             // patterns with the same last column stand together
-            let (mut last, mut sum) = (0, N::default());
+            let (mut last, mut sum) = (0, N::ZERO);
             for (code, Pattern { shorter, column, value }) in
                 patterns.iter().enumerate().skip(1).rev()
             {
                 let scale = table[code];
-                table[*shorter as usize] += scale;
+                table[*shorter as usize] = table[*shorter as usize].plus(scale);
                 if *column != last {
-                    out[last as usize] += sum;
-                    (last, sum) = (*column, N::default());
+                    out[last as usize] = out[last as usize].plus(sum);
+                    (last, sum) = (*column, N::ZERO);
                 }
-                sum += scale.share(*value);
+                sum = sum.plus(scale.share(*value));
             }
-            out[last as usize] += sum;
+            out[last as usize] = out[last as usize].plus(sum);
         }
     }
 }

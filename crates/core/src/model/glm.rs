@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::abreast::{add_losses, add_slopes};
-use super::coded::{Coded, Table};
+use super::abreast::{Group, HALF, Lanes, add_losses, add_slopes};
+use super::coded::{CODES, Coded, Table};
 use super::indicators::{Indicators, Kept, Memo, Renewal};
 use super::{
     Abreast, Classifier, Design, EvaluationError, Evaluator, Likelihood, Offers, PointLoss,
@@ -13,7 +13,9 @@ use super::{
 use crate::ask::{Ask, Sum};
 use crate::error::DataError;
 use crate::linalg::add_scaled;
-use crate::simd::{F8, LANES, sigmoid, softplus, softplus_of_eight, wide};
+use crate::simd::{
+    F8, Kernel, LANES, run_in_256_bits, run_vectorised, sigmoid, softplus, softplus_of_eight, wide,
+};
 
 /// Ten of the twenty points of Gauss and Hermite for a standard normal, the others are their
 /// negatives, and the weight of each.
@@ -318,10 +320,8 @@ impl Likelihood for Glm {
         Some(self)
     }
 
-    /// Gradients by codes are not taken together.
     fn offers(&self) -> Offers {
-        let together = self.coded_for(Rows::All).is_none();
-        Offers { values: true, hessians: true, together, ..Offers::default() }
+        Offers { values: true, hessians: true, together: true, ..Offers::default() }
     }
 
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
@@ -378,44 +378,148 @@ impl Abreast for Glm {
     fn takes(&self, sum: &Sum<'_>, rows: Rows<'_>) -> bool {
         match sum {
             Sum::Value { .. } => true,
-            Sum::Gradient { .. } | Sum::GradientAndValue { .. } => self.coded_for(rows).is_none(),
+            // beyond its reach a point is not counted in units
+            Sum::Gradient { x } | Sum::GradientAndValue { x } => {
+                self.coded_for(rows).is_none()
+                    || self.indicators.as_ref().is_none_or(|exact| exact.reaches(x))
+            }
             _ => false,
         }
     }
 
-    fn add_values(&self, points: &[F8], rows: Rows<'_>, out: &mut F8) {
+    fn scratch_for(&self, points: usize) -> usize {
+        let tables = self.coded.as_ref().map_or(0, Coded::tables);
+        points * (2 * tables * CODES + self.dim())
+    }
+
+    fn add_values(&self, points: &[f64], rows: Rows<'_>, out: &mut [f64]) {
         add_losses((&self.design, &self.response, &self.family), points, rows, out);
     }
 
-    fn add_gradients(&self, points: &[F8], rows: Rows<'_>, scale: &F8, out: &mut [F8]) {
-        add_slopes((&self.design, &self.response, &self.family), points, rows, scale, out);
+    fn add_gradients(
+        &self,
+        points: &[f64],
+        rows: Rows<'_>,
+        scale: &[f64],
+        out: &mut [f64],
+        scratch: &mut [f64],
+    ) {
+        let Some(coded) = self.coded_for(rows) else {
+            let of = (&self.design, &self.response[..], &self.family);
+            return add_slopes(of, points, rows, scale, out);
+        };
+        let (model, exact) = (self, self.indicators.as_ref());
+        if let Some(scale) = scale.first_chunk::<HALF>().filter(|_| scale.len() == HALF) {
+            let by = By { model, coded, exact, points, rows, scale, out, scratch };
+            run_in_256_bits(by);
+        } else if let Some(scale) = scale.first_chunk::<LANES>() {
+            run_vectorised(By { model, coded, exact, points, rows, scale, out, scratch });
+        }
+    }
+}
+
+/// Gradients at several points by the codes of rows, each with the bits that it has alone.
+struct By<'a, const L: usize> {
+    model: &'a Glm,
+    coded: &'a Coded,
+    exact: Option<&'a Indicators>,
+    points: &'a [f64],
+    rows: Rows<'a>,
+    scale: &'a [f64; L],
+    out: &'a mut [f64],
+    scratch: &'a mut [f64],
+}
+
+impl<const L: usize> Kernel for By<'_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let By { model, coded, exact, points, rows, scale, out, scratch } = self;
+        let points = points.as_chunks::<L>().0;
+        let out = out.as_chunks_mut::<L>().0;
+        if let Some(exact) = exact {
+            let scratch = pulp::bytemuck::cast_slice_mut::<f64, i64>(scratch);
+            let (sums, rest) = scratch.as_chunks_mut::<L>().0.split_at_mut(model.dim());
+            let (products, rest) = rest.as_chunks_mut::<CODES>().0.split_at_mut(coded.tables());
+            let parts = &mut rest[..coded.tables()];
+            coded.tabulate(points, products);
+            parts.as_flattened_mut().fill([0; L]);
+            for block in rows.blocks(model.rows()) {
+                let (mut t, mut y) = ([[0; L]; LANES], [0.0; LANES]);
+                for (k, row) in block.iter().enumerate() {
+                    t[k] = coded.dot(*row, products);
+                    y[k] = model.response[*row];
+                }
+                for k in 0..LANES {
+                    for lane in 0..L {
+                        t[k][lane] = fixed::sigmoid(t[k][lane]) - fixed::from_real(y[k]);
+                    }
+                }
+                for (k, row) in block.iter().enumerate() {
+                    coded.add_row(*row, t[k], parts);
+                }
+            }
+            sums.fill([0; L]);
+            coded.add_sum(parts, sums);
+            return exact.add_all_sums(sums, scale, out);
+        }
+        let tables = scratch.as_chunks_mut::<L>().0.as_chunks_mut::<CODES>().0;
+        let (products, rest) = tables.split_at_mut(coded.tables());
+        let parts = &mut rest[..coded.tables()];
+        coded.tabulate(points, products);
+        parts.as_flattened_mut().fill([0.0; L]);
+        for block in rows.blocks(model.rows()) {
+            let (mut t, mut y) = ([[0.0; L]; LANES], [0.0; LANES]);
+            for (k, row) in block.iter().enumerate() {
+                t[k] = coded.dot(*row, products);
+                y[k] = model.response[*row];
+            }
+            for k in 0..LANES {
+                for lane in 0..L {
+                    t[k][lane] = scale[lane] * model.family.slope(t[k][lane], y[k]);
+                }
+            }
+            for (k, row) in block.iter().enumerate() {
+                coded.add_row(*row, t[k], parts);
+            }
+        }
+        coded.add_sum(parts, out);
     }
 }
 
 /// Remembers the last point at which all rows were summed, where sums at a point that differs in
-/// few coordinates are found faster from there.
+/// few coordinates are found faster from there: of several asks in a row, which are those of several
+/// chains, the last point of each.
 #[derive(Debug)]
 pub(super) struct GlmEvaluator {
-    pub(super) memo: Option<Box<Memo>>,
+    pub(super) memos: [Option<Box<Memo>>; LANES],
     rows: Rowwise<Glm>,
+    lanes: Lanes,
 }
 
 impl GlmEvaluator {
     pub(super) fn new(model: Arc<Glm>) -> Self {
-        GlmEvaluator { memo: None, rows: Rowwise::new(model) }
+        let (memos, lanes) = ([const { None }; LANES], Lanes::default());
+        GlmEvaluator { memos, rows: Rowwise::new(model), lanes }
     }
 
-    /// What [`Likelihood::add_gradient`] does with all rows, bit for bit.
+    /// What [`Likelihood::add_gradient`] does with all rows, bit for bit, for one of several points;
+    /// `false`: it is not done, and nothing would be gained by doing it alone.
     #[inline(always)]
-    pub(super) fn add_gradient_of_all(&mut self, x: &[f64], scale: f64, out: &mut [f64]) {
+    pub(super) fn add_gradient_of_all(
+        &mut self,
+        chain: usize,
+        (x, scale, out): (&[f64], f64, &mut [f64]),
+    ) -> bool {
         let (model, scratch) = self.rows.parts();
         let (Some(coded), Some(exact)) = (model.coded_for(Rows::All), &model.indicators) else {
-            return model.add_gradient(x, Rows::All, scale, out, scratch);
+            return false;
         };
-        let memo = self.memo.get_or_insert_with(|| Box::new(exact.memo()));
+        let memo = self.memos[chain].get_or_insert_with(|| Box::new(exact.memo()));
         match exact.add_renewed(memo, x, scale, out) {
             Renewal::Done => {}
-            Renewal::Leave => model.add_gradient(x, Rows::All, scale, out, scratch),
+            Renewal::Leave => return false,
             Renewal::Keep => {
                 let (kept, sums) = exact.room(memo);
                 let tables = pulp::bytemuck::cast_slice_mut(scratch);
@@ -423,6 +527,40 @@ impl GlmEvaluator {
                 exact.add_sums(sums, scale, out);
                 exact.close(memo);
             }
+        }
+        true
+    }
+
+    /// Gradients of all rows at up to eight points: where some of them are not near the last, these
+    /// are summed together.
+    fn add_gradients_of_all(&mut self, asks: &mut [Ask<'_>]) {
+        if let [Ask { sum: Sum::Gradient { x }, scale, out, .. }] = asks {
+            if !self.add_gradient_of_all(0, (*x, *scale, &mut **out)) {
+                self.rows.answer_one(&mut asks[0]);
+            }
+            return;
+        }
+        let mut left = Group::new();
+        for (chain, ask) in asks.iter_mut().enumerate() {
+            let Sum::Gradient { x } = ask.sum else { continue };
+            let reaches = self.rows.model.takes(&ask.sum, Rows::All);
+            if self.add_gradient_of_all(chain, (x, ask.scale, &mut *ask.out)) {
+                continue;
+            }
+            if reaches {
+                left.add((x, ask.scale, &mut *ask.out));
+            } else {
+                self.rows.answer_one(ask);
+            }
+        }
+        let model = &*self.rows.model;
+        if left.is_worth() {
+            let sum = Sum::Gradient { x: &[] };
+            return self.lanes.sum_up(model, &sum, Rows::All, left);
+        }
+        let (model, scratch) = self.rows.parts();
+        for (x, scale, out) in left.places.into_iter().flatten() {
+            model.add_gradient(x, Rows::All, scale, out, scratch);
         }
     }
 }
@@ -435,12 +573,12 @@ impl Evaluator for GlmEvaluator {
             return self.rows.answer(asks);
         }
         let d = self.rows.model.dim();
-        for ask in asks {
-            match (ask.sum, ask.rows) {
-                (Sum::Gradient { x }, Rows::All) if x.len() == d => {
-                    self.add_gradient_of_all(x, ask.scale, ask.out);
-                }
-                _ => self.rows.answer_one(ask),
+        let is_whole = |ask: &Ask<'_>| matches!((ask.sum, ask.rows), (Sum::Gradient { x }, Rows::All) if x.len() == d);
+        for asks in asks.chunk_by_mut(|a, b| is_whole(a) == is_whole(b)) {
+            if is_whole(&asks[0]) {
+                asks.chunks_mut(LANES).for_each(|asks| self.add_gradients_of_all(asks));
+            } else {
+                self.rows.answer(asks)?;
             }
         }
         Ok(())

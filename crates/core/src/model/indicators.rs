@@ -243,6 +243,21 @@ impl Indicators {
         within
     }
 
+    /// The same at several points: sums lie column by column, with the points side by side.
+    #[inline(always)]
+    pub(super) fn add_all_sums<const L: usize>(
+        &self,
+        sums: &[[i64; L]],
+        scale: &[f64; L],
+        out: &mut [[f64; L]],
+    ) {
+        for ((out, value), sum) in out.iter_mut().zip(&self.values).zip(sums) {
+            for lane in 0..L {
+                out[lane] += ((scale[lane] * fixed::UNIT) * value) * sum[lane] as f64;
+            }
+        }
+    }
+
     /// `out += scale * sum_j slope_j a_j`, from the slopes' sums for each column.
     #[inline(always)]
     pub(super) fn add_sums(&self, sums: &[i64], scale: f64, out: &mut [f64]) {
@@ -474,9 +489,11 @@ wide! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ask::{Ask, Sum};
     use crate::model::glm::GlmEvaluator;
     use crate::model::tests::normals;
-    use crate::model::{Glm, GlmFamily, Likelihood, Rows};
+    use crate::model::{Evaluator, Glm, GlmFamily, Likelihood, Rows};
+    use crate::rng::ClientId;
     use std::sync::Arc;
 
     const ROWS: u32 = 2000;
@@ -511,8 +528,10 @@ mod tests {
     }
 
     fn remembered(evaluator: &mut GlmEvaluator, x: &[f64]) -> Vec<u64> {
-        let mut out = vec![0.5; COLUMNS];
-        evaluator.add_gradient_of_all(x, 1.3, &mut out);
+        let mut out: Vec<f64> = vec![0.5; COLUMNS];
+        let (sum, rows, scale) = (Sum::Gradient { x }, Rows::All, 1.3);
+        let ask = Ask { client: ClientId(0), sum, rows, scale, out: &mut out };
+        evaluator.answer(&mut [ask]).unwrap();
         out.iter().map(|g| g.to_bits()).collect()
     }
 
@@ -533,14 +552,47 @@ mod tests {
                     90 => {}          // nowhere
                     _ => x[(k * k + 3 * k) % COLUMNS] += step,
                 }
-                let memo = evaluator.memo.as_ref();
+                let memo = evaluator.memos[0].as_ref();
                 renewed += usize::from(memo.is_some_and(|memo| !memo.rows.is_empty()));
                 assert_eq!(remembered(&mut evaluator, &x), fresh(&model, &x), "step {k}");
                 if k == 700 {
-                    evaluator.memo = None; // as a chain that is restored
+                    evaluator.memos[0] = None; // as a chain that is restored
                 }
             }
             assert!((1000..1200).contains(&renewed), "{renewed}");
+        }
+    }
+
+    /// Chains side by side: each has a last point of its own, and those that are far from it are
+    /// summed together.
+    #[test]
+    fn chains_side_by_side_have_the_sums_of_each_alone() {
+        for (scaled, chains) in [(false, 2), (true, 3), (false, 4), (true, 7), (false, 11)] {
+            let model = Arc::new(census(scaled));
+            let mut evaluator = GlmEvaluator::new(Arc::clone(&model));
+            let mut points: Vec<Vec<f64>> = (0..chains).map(|c| normals(c, COLUMNS)).collect();
+            for (k, step) in normals(90, 60).iter().enumerate() {
+                for (c, x) in points.iter_mut().enumerate() {
+                    match (k + 5 * c) % 9 {
+                        0 | 1 => *x = normals((100 * k + c) as u64, COLUMNS),
+                        2 if k.is_multiple_of(4) => x[48] = 1e5, // beyond reach
+                        3 => x[48] = 0.1,
+                        _ => x[(k * k + 3 * c) % COLUMNS] += step,
+                    }
+                }
+                let mut sums: Vec<Vec<f64>> = vec![vec![0.5; COLUMNS]; points.len()];
+                let asks = points.iter().zip(&mut sums).map(|(x, out)| {
+                    let (sum, rows, scale) = (Sum::Gradient { x }, Rows::All, 1.3);
+                    Ask { client: ClientId(0), sum, rows, scale, out }
+                });
+                evaluator.answer(&mut asks.collect::<Vec<_>>()).unwrap();
+                for (c, (x, sum)) in points.iter().zip(&sums).enumerate() {
+                    let sum: Vec<u64> = sum.iter().map(|g| g.to_bits()).collect();
+                    assert_eq!(sum, fresh(&model, x), "step {k}, chain {c} of {chains}");
+                }
+            }
+            let known = evaluator.memos.iter().flatten().count();
+            assert_eq!(known as u64, chains.min(8));
         }
     }
 
@@ -591,7 +643,8 @@ mod tests {
             remembered(&mut evaluator, &x).into_iter().map(f64::from_bits).collect();
         let zeros = (0..ROWS).filter(|j| !(j % 3 == 0 || j % 7 == 2)).count();
         assert!((gradient[48] - 0.5 - 1.3 * zeros as f64).abs() < 1e-9); // all probabilities are 1
-        assert!(evaluator.memo.is_some_and(|memo| memo.rows.is_empty()));
+        let [memo, ..] = evaluator.memos;
+        assert!(memo.is_some_and(|memo| memo.rows.is_empty()));
     }
 
     #[test]

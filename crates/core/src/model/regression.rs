@@ -10,7 +10,6 @@ use super::{Abreast, Design, Likelihood, Rows};
 use crate::ask::Sum;
 use crate::error::DataError;
 use crate::linalg::add_scaled;
-use crate::simd::F8;
 
 /// The loss of one row, given its linear predictor `t` and its response `y`.
 ///
@@ -210,11 +209,18 @@ impl<L: PointLoss + 'static> Abreast for Regression<L> {
         matches!(sum, Sum::Value { .. } | Sum::Gradient { .. } | Sum::GradientAndValue { .. })
     }
 
-    fn add_values(&self, points: &[F8], rows: Rows<'_>, out: &mut F8) {
+    fn add_values(&self, points: &[f64], rows: Rows<'_>, out: &mut [f64]) {
         add_losses((&self.design, &self.response, &self.loss), points, rows, out);
     }
 
-    fn add_gradients(&self, points: &[F8], rows: Rows<'_>, scale: &F8, out: &mut [F8]) {
+    fn add_gradients(
+        &self,
+        points: &[f64],
+        rows: Rows<'_>,
+        scale: &[f64],
+        out: &mut [f64],
+        _scratch: &mut [f64],
+    ) {
         add_slopes((&self.design, &self.response, &self.loss), points, rows, scale, out);
     }
 }
