@@ -324,12 +324,12 @@ impl StreamingService<Frame> for GrpcService {
             let visitor = visitor(&request);
             let (client, protocol, stream, certificate) = match admit(&inner, request).await {
                 Ok(admitted) => admitted,
-                Err((client, why)) => {
+                Err(TurnedAway { client, why, code }) => {
                     if let Some(visitor) = &visitor {
                         visitor.complain(&why);
                     }
                     let _ = inner.events.send(Event::Refused { client, why: why.clone() }).await;
-                    return Err(Status::permission_denied(why));
+                    return Err(Status::new(code, why));
                 }
             };
             if let Some(paused) = inner.run.paused() {
@@ -400,11 +400,23 @@ fn certificates<T>(request: &Request<T>) -> Option<Arc<Vec<CertificateDer<'stati
 /// Who was admitted, the version of the protocol, what it says, and its certificate.
 type Admitted = (usize, u32, Streaming<Frame>, Option<CertificateDer<'static>>);
 
+/// Somebody who is not let in.
+struct TurnedAway {
+    client: Option<usize>,
+    why: String,
+    /// Whether it may try again.
+    code: Code,
+}
+
+impl From<(Option<usize>, String)> for TurnedAway {
+    /// For good.
+    fn from((client, why): (Option<usize>, String)) -> TurnedAway {
+        TurnedAway { client, why, code: Code::PermissionDenied }
+    }
+}
+
 /// Check a newcomer's first words, and that it is who it says it is.
-async fn admit(
-    inner: &Inner,
-    request: Request<Streaming<Frame>>,
-) -> Result<Admitted, (Option<usize>, String)> {
+async fn admit(inner: &Inner, request: Request<Streaming<Frame>>) -> Result<Admitted, TurnedAway> {
     let certificates = certificates(&request);
     let ticket = request
         .metadata()
@@ -414,8 +426,12 @@ async fn admit(
     let mut stream = request.into_inner();
     let unknown = |why: String| (None, why);
     let first = tokio::time::timeout(PATIENCE, stream.message()).await;
-    let first = first
-        .map_err(|_| unknown(format!("it said nothing for {} seconds", PATIENCE.as_secs())))?;
+    // a machine that is busy, or a network that is slow: it tries again
+    let first = first.map_err(|_| TurnedAway {
+        client: None,
+        why: format!("it said nothing for {} seconds", PATIENCE.as_secs()),
+        code: Code::Unavailable,
+    })?;
     let first = first.map_err(|status| {
         unknown(format!("its first frame cannot be read: {}", status.message()))
     })?;
@@ -428,7 +444,8 @@ async fn admit(
         .map_err(|why| (Some(client), why))?;
     if let Some(certificate) = certificate {
         if inner.is_revoked(certificate) {
-            return Err((Some(client), format!("the certificate of site \"{site}\" {REVOKED}")));
+            let why = format!("the certificate of site \"{site}\" {REVOKED}");
+            return Err((Some(client), why).into());
         }
         if let Some(ends) = revoked::ends_soon(certificate, SystemTime::now())
             && inner.ending.due(&client).is_some()
@@ -438,7 +455,7 @@ async fn admit(
     }
     if inner.run.is_left_out(client) {
         let why = format!("the operator goes on without site \"{site}\"");
-        return Err((Some(client), why));
+        return Err((Some(client), why).into());
     }
     Ok((client, protocol, stream, certificate.cloned()))
 }

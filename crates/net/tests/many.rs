@@ -11,10 +11,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use common::*;
-use consilience_net::frame::MESSAGE;
+use consilience_net::frame::{Frame, MESSAGE, PATH};
 use consilience_net::join::{endpoint, persist};
 use consilience_net::serve::ServeOptions;
 use consilience_net::worker::{Did, Worker};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic_prost::ProstCodec;
 
 const SITES: usize = 200;
 /// Which of them is slow, and by how much.
@@ -127,6 +129,32 @@ fn one_slow_site_of_hundreds_costs_no_more_than_the_time_of_a_round() {
     let answered: u64 = others.map(|site| site.answers).sum();
     let most = 24 * (SITES as u64 - 1);
     assert!(answered * 10 > most * 9, "{answered} of {most} answers were in time");
+}
+
+/// A machine that is busy says its first words late, and must not be sent away for that.
+#[test]
+fn whoever_says_its_first_words_too_late_may_try_again() {
+    let serving = start(&config(&gaussians("name = \"lmc\"\nstep = 0.05", 20)), options());
+    let code = runtime().block_on(async {
+        let channel = endpoint(&joining(serving.address)).unwrap().connect().await.unwrap();
+        let mut grpc = tonic::client::Grpc::new(channel);
+        grpc.ready().await.unwrap();
+        let (_to, outward) = tokio::sync::mpsc::channel::<Frame>(1);
+        let request = tonic::Request::new(ReceiverStream::new(outward));
+        let path = http::uri::PathAndQuery::from_static(PATH);
+        grpc.streaming(request, path, ProstCodec::<Frame, Frame>::default())
+            .await
+            .map(|_| ())
+            .unwrap_err()
+            .code()
+    });
+    assert_eq!(code, tonic::Code::Unavailable);
+    let joined: Vec<_> = ["north", "east", "the south"]
+        .map(|name| site(brings(name), joining(serving.address)))
+        .into_iter()
+        .collect();
+    serving.end().unwrap();
+    joined.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
 }
 
 /// As many of one address stand at the door at once as the server was told, and one more is turned

@@ -521,9 +521,9 @@ mod tests {
         .unwrap()
     }
 
-    fn fresh(model: &Glm, x: &[f64]) -> Vec<u64> {
+    fn fresh(model: &Glm, x: &[f64], scale: f64) -> Vec<u64> {
         let mut out = vec![0.5; COLUMNS];
-        model.add_gradient(x, Rows::All, 1.3, &mut out, &mut vec![0.0; model.scratch()]);
+        model.add_gradient(x, Rows::All, scale, &mut out, &mut vec![0.0; model.scratch()]);
         out.iter().map(|g| g.to_bits()).collect()
     }
 
@@ -554,7 +554,7 @@ mod tests {
                 }
                 let memo = evaluator.memos[0].as_ref();
                 renewed += usize::from(memo.is_some_and(|memo| !memo.rows.is_empty()));
-                assert_eq!(remembered(&mut evaluator, &x), fresh(&model, &x), "step {k}");
+                assert_eq!(remembered(&mut evaluator, &x), fresh(&model, &x, 1.3), "step {k}");
                 if k == 700 {
                     evaluator.memos[0] = None; // as a chain that is restored
                 }
@@ -570,6 +570,7 @@ mod tests {
         for (scaled, chains) in [(false, 2), (true, 3), (false, 4), (true, 7), (false, 11)] {
             let model = Arc::new(census(scaled));
             let mut evaluator = GlmEvaluator::new(Arc::clone(&model));
+            let scale = |c: usize| 1.3 - 0.1 * c as f64;
             let mut points: Vec<Vec<f64>> = (0..chains).map(|c| normals(c, COLUMNS)).collect();
             for (k, step) in normals(90, 60).iter().enumerate() {
                 for (c, x) in points.iter_mut().enumerate() {
@@ -581,14 +582,14 @@ mod tests {
                     }
                 }
                 let mut sums: Vec<Vec<f64>> = vec![vec![0.5; COLUMNS]; points.len()];
-                let asks = points.iter().zip(&mut sums).map(|(x, out)| {
-                    let (sum, rows, scale) = (Sum::Gradient { x }, Rows::All, 1.3);
+                let asks = points.iter().zip(&mut sums).enumerate().map(|(c, (x, out))| {
+                    let (sum, rows, scale) = (Sum::Gradient { x }, Rows::All, scale(c));
                     Ask { client: ClientId(0), sum, rows, scale, out }
                 });
                 evaluator.answer(&mut asks.collect::<Vec<_>>()).unwrap();
                 for (c, (x, sum)) in points.iter().zip(&sums).enumerate() {
                     let sum: Vec<u64> = sum.iter().map(|g| g.to_bits()).collect();
-                    assert_eq!(sum, fresh(&model, x), "step {k}, chain {c} of {chains}");
+                    assert_eq!(sum, fresh(&model, x, scale(c)), "step {k}, chain {c} of {chains}");
                 }
             }
             let known = evaluator.memos.iter().flatten().count();

@@ -24,7 +24,7 @@ pub(super) struct FairDay<'a> {
 impl<'a> FairDay<'a> {
     pub(super) fn new(plan: &'a Plan, public: Seed) -> Result<Self, String> {
         let b = plan.target.clients.len();
-        let keys = |i: usize| Keys { public, private: secret(i) };
+        let keys = |i: usize| Keys { public, private: Seed::from_bytes(secret(i)) };
         let text = |e: consilience_core::error::DataError| e.to_string();
         let clients = (0..b)
             .map(|i| plan.recipe.client(&plan.target, ClientId(i as u32), keys(i)).map_err(text))
@@ -108,8 +108,8 @@ fn same_bits(a: &[f64], b: &[f64]) -> bool {
 
 /// A client's own seed: in this world its entropy is known, so that there is a chain to compare
 /// with.
-fn secret(client: usize) -> Seed {
+pub(super) fn secret(client: usize) -> [u8; 32] {
     let mut bytes = [1; 32];
     bytes[..8].copy_from_slice(&(client as u64).to_le_bytes());
-    Seed::from_bytes(bytes)
+    bytes
 }

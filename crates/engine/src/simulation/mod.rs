@@ -472,7 +472,7 @@ impl<'a> Simulation<'a> {
         self.light_fuse(&disk);
         let Plan { recipe, target, .. } = self.plan;
         let opened = private_seed(&mut disk, |seed| {
-            seed.fill(client as u8 + 1);
+            seed.copy_from_slice(&fair::secret(client));
             Ok(())
         })
         .and_then(|private| {
