@@ -445,9 +445,13 @@ impl<'a> Question<'a> {
             }
         }
         let count = bins.edges.len() + 1;
-        let of_bin = |k: usize| {
-            compared(label(bins, k), all.bin(k), totals.iter().map(|(sums, _)| sums.bin(k)))
+        let classes = self.model.class_names().filter(|_| bins.kind == Kind::Classes);
+        let name = |k: usize| match classes.as_ref().and_then(|names| names.get(k)) {
+            Some(class) => format!("class {class}"),
+            None => label(bins, k),
         };
+        let of_bin =
+            |k: usize| compared(name(k), all.bin(k), totals.iter().map(|(sums, _)| sums.bin(k)));
         let shown: Vec<Compared> = (0..count).filter_map(of_bin).collect();
         let expected: Vec<f64> = shown.iter().map(|bin| bin.replicated.max(0.5)).collect();
         let chi = |sums: &Sums| {

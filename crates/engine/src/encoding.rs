@@ -194,7 +194,7 @@ impl Encoding {
             sites: moments.sites.clone(),
             site_column: has_sites.then(|| SITE.into()),
             response: Some(plan.response.clone()),
-            classes: None,
+            classes: plan.response.classes().map(<[String]>::to_vec),
             model: Kept(model),
         }
     }
@@ -417,7 +417,9 @@ impl Encoding {
     pub fn explained(&self) -> Option<String> {
         let response = self.response.as_ref()?;
         match response {
-            Response::Value { column } => self.model.0.explained(column, self.classes.as_deref()),
+            Response::Value { column } | Response::Class { column, .. } => {
+                self.model.0.explained(column, self.classes.as_deref())
+            }
             _ => Some(response.to_string()),
         }
     }
@@ -667,7 +669,7 @@ impl Encoding {
             });
         };
         let site = |row: usize| {
-            let Some(site) = word(values, row) else {
+            let Some(site) = data::word(values, row) else {
                 let (file, at, column) = (table.file().into(), table.place(row), column.clone());
                 return Err(EncodeError::MissingValue {
                     file,
@@ -697,18 +699,15 @@ impl Encoding {
             return Ok(rows.into_iter().zip(data::response(&known, response)?).collect());
         };
         let class = |row: usize| {
-            let found = word(values, row).unwrap_or_default();
-            let number = found.parse::<f64>().ok();
-            let is = |class: &String| {
-                *class == found || (number.is_some() && class.parse().ok() == number)
-            };
-            let class = classes.iter().position(is).ok_or_else(|| EncodeError::UnknownLevel {
-                file: table.file().into(),
-                at: table.place(row),
-                column: response.column().into(),
-                known: data::known_levels(&found, classes),
-                level: found,
-            })?;
+            let found = data::word(values, row).unwrap_or_default();
+            let class =
+                data::class_of(&found, classes).ok_or_else(|| EncodeError::UnknownLevel {
+                    file: table.file().into(),
+                    at: table.place(row),
+                    column: response.column().into(),
+                    known: data::known_levels(&found, classes),
+                    level: found,
+                })?;
             Ok((row, class as f64))
         };
         rows.into_iter().map(class).collect()
@@ -772,16 +771,6 @@ impl Encoding {
         };
         let imputed = self.terms.iter().enumerate().filter_map(note);
         imputed.chain(self.outside(table)).collect()
-    }
-}
-
-/// A value as it would be written, if it is there.
-pub(crate) fn word(values: &Column, row: usize) -> Option<String> {
-    match values {
-        Column::Number(cells) => cells[row].map(|value| value.to_string()),
-        Column::Category(category) => {
-            category.cells[row].map(|level| category.levels[level].clone())
-        }
     }
 }
 

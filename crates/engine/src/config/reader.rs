@@ -280,6 +280,10 @@ impl<'a> Value<'a> {
         )
     }
 
+    pub(crate) fn is_list(&self) -> bool {
+        self.value.is_array()
+    }
+
     pub(crate) fn list(&self, expected: &str) -> Result<Vec<Value<'a>>, ConfigError> {
         let Some(array) = self.value.as_array() else { return Err(self.wrong_type(expected)) };
         let item = |(k, item): (usize, &'a toml::Spanned<DeValue<'a>>)| Value {

@@ -98,6 +98,20 @@ pub enum EncodeError {
         /// A nearby level, if there is one, and the levels that the sites have, in words.
         known: String,
     },
+    /// A response that is none of the classes.
+    #[error("{file}, {at}, column `{column}`: `{value}` is no class of the model: {known}")]
+    UnknownClass {
+        /// The file.
+        file: String,
+        /// Where.
+        at: At,
+        /// The column.
+        column: String,
+        /// What stands there.
+        value: String,
+        /// A nearby class, if there is one, and the classes, in words.
+        known: String,
+    },
     /// A level to compare with that no row has.
     #[error("C({column}, ref = \"{level}\"): no site has that level: {known}")]
     NoReference {
@@ -465,6 +479,7 @@ pub(crate) fn response(table: &Table, response: &Response) -> Result<Vec<f64>, E
     };
     let holds = |truth: bool| f64::from(u8::from(truth));
     Ok(match (response, column) {
+        (Response::Class { classes, .. }, _) => classified(table, column, spec, classes)?,
         (Response::Value { .. }, Column::Number(cells)) => {
             cells.iter().flatten().copied().collect()
         }
@@ -488,6 +503,44 @@ pub(crate) fn response(table: &Table, response: &Response) -> Result<Vec<f64>, E
             return Err(wrong("a number", "write `column == level` as the response"));
         }
     })
+}
+
+/// The class of every row, none of which is missing.
+fn classified(
+    table: &Table,
+    column: &Column,
+    spec: &ColumnSpec,
+    classes: &[String],
+) -> Result<Vec<f64>, EncodeError> {
+    let class = |row: usize| {
+        let found = word(column, row).unwrap_or_default();
+        let class = class_of(&found, classes).ok_or_else(|| EncodeError::UnknownClass {
+            file: table.file().into(),
+            at: table.place(row),
+            column: spec.name.clone(),
+            known: known_levels(&found, classes),
+            value: found,
+        })?;
+        Ok(class as f64)
+    };
+    (0..table.rows()).map(class).collect()
+}
+
+/// Which of these values is written so; numbers may be written in several ways.
+pub(crate) fn class_of(found: &str, classes: &[String]) -> Option<usize> {
+    let number = found.parse::<f64>().ok();
+    let is = |class: &String| *class == found || (number.is_some() && class.parse().ok() == number);
+    classes.iter().position(is)
+}
+
+/// A value as it would be written, if it is there.
+pub(crate) fn word(values: &Column, row: usize) -> Option<String> {
+    match values {
+        Column::Number(cells) => cells[row].map(|value| value.to_string()),
+        Column::Category(category) => {
+            category.cells[row].map(|level| category.levels[level].clone())
+        }
+    }
 }
 
 /// The values of a term that is used as numbers.

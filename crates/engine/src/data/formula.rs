@@ -133,10 +133,19 @@ pub enum FormulaError {
 
 /// Read a formula over the columns of a schema.
 pub fn parse(formula: &str, schema: &Schema) -> Result<DesignPlan, FormulaError> {
+    parse_with(formula, schema, None)
+}
+
+/// The same where the response is one of these values, if a model says so.
+pub(crate) fn parse_with(
+    formula: &str,
+    schema: &Schema,
+    classes: Option<&[String]>,
+) -> Result<DesignPlan, FormulaError> {
     let shape = || FormulaError::Shape { formula: formula.into() };
     let (left, right) = halves(formula).ok_or_else(shape)?;
     let mut plan = DesignPlan {
-        response: response(left.trim(), schema)?,
+        response: response(left.trim(), schema, classes)?,
         intercept: true,
         ones: true,
         spread: false,
@@ -770,7 +779,11 @@ pub(super) fn signed(sum: &str) -> Vec<(bool, &str)> {
 }
 
 /// The left side.
-fn response(text: &str, schema: &Schema) -> Result<Response, FormulaError> {
+fn response(
+    text: &str,
+    schema: &Schema,
+    classes: Option<&[String]>,
+) -> Result<Response, FormulaError> {
     let wrong = |fix: &str| FormulaError::Response { response: text.into(), fix: fix.into() };
     let later = |what, fix| {
         Err(FormulaError::Unsupported { part: text.into(), what, fix: Cow::Borrowed(fix) })
@@ -800,6 +813,12 @@ fn response(text: &str, schema: &Schema) -> Result<Response, FormulaError> {
         if text.contains(sign) && !text.contains("==") && schema.column(text).is_none() {
             return later(what, fix);
         }
+    }
+    if classes.is_some() && text.contains(['=', '>']) && schema.column(text).is_none() {
+        return Err(wrong(
+            "the model explains all classes, so write the column alone; a comparison is for \
+             model = \"logistic\"",
+        ));
     }
     if let Some((name, value)) = text.split_once("==") {
         let (spec, value) = (column(bare(name).0, schema)?, value.trim().trim_matches(['"', '\'']));
@@ -831,8 +850,14 @@ fn response(text: &str, schema: &Schema) -> Result<Response, FormulaError> {
         };
     }
     let spec = column(bare(text).0, schema)?;
-    match spec.kind {
-        Kind::Category { .. } => Err(wrong("it has words, so write `column == level`")),
+    match (&spec.kind, classes) {
+        (_, Some(classes)) => {
+            Ok(Response::Class { column: spec.name.clone(), classes: classes.to_vec() })
+        }
+        (Kind::Category { .. }, None) => Err(wrong(
+            "it has words, so write `column == level`, or name them all: model = \"softmax\" and \
+             classes = [\"low\", \"middle\", \"high\"]",
+        )),
         _ => Ok(Response::Value { column: spec.name.clone() }),
     }
 }

@@ -43,7 +43,7 @@ mod table;
 pub use dataset::{Dataset, Features, Groups};
 pub use encode::{EncodeError, encode};
 pub(crate) use encode::{
-    design, group_names, groups, known_levels, lookup, offset, response, weights,
+    class_of, design, group_names, groups, known_levels, lookup, offset, response, weights, word,
 };
 pub use facts::ColumnFacts;
 pub use federation::{Federation, SiteData};

@@ -442,6 +442,9 @@ pub fn combine(
             false => format!("; {column} is {} on average", show(positive / rows as f64)),
         };
         layout.notes.push(format!("{rows} rows at {}{mean}.", sites(summaries.len())));
+    } else if let Response::Class { column, classes } = &plan.response {
+        let (sites, classes) = (sites(summaries.len()), classes.join(", "));
+        layout.notes.push(format!("{rows} rows at {sites}; {column} is one of {classes}."));
     } else {
         if positive == 0.0 || positive == rows as f64 {
             return Err(EncodeError::OneClass {

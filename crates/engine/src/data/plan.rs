@@ -120,6 +120,13 @@ pub enum Response {
         /// The value: a level, or a number.
         value: String,
     },
+    /// Which of these values a column has, numbered from 0.
+    Class {
+        /// The column.
+        column: String,
+        /// The values: levels, or numbers.
+        classes: Vec<String>,
+    },
 }
 
 impl Response {
@@ -128,7 +135,16 @@ impl Response {
         match self {
             Response::Value { column }
             | Response::Above { column, .. }
-            | Response::Equals { column, .. } => column,
+            | Response::Equals { column, .. }
+            | Response::Class { column, .. } => column,
+        }
+    }
+
+    /// The values that it may have, where they are named one by one.
+    pub fn classes(&self) -> Option<&[String]> {
+        match self {
+            Response::Class { classes, .. } => Some(classes),
+            _ => None,
         }
     }
 }
@@ -136,7 +152,7 @@ impl Response {
 impl fmt::Display for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Response::Value { column } => write!(f, "{column}"),
+            Response::Value { column } | Response::Class { column, .. } => write!(f, "{column}"),
             Response::Above { column, threshold } => write!(f, "{column} > {threshold}"),
             Response::Equals { column, value } => write!(f, "{column} == {value}"),
         }

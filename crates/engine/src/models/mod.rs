@@ -297,6 +297,12 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         None
     }
 
+    /// What the values of such a response are called, in the order of the classes, where a formula
+    /// states the columns.
+    fn class_names(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// How many predictors a row has. Each has a parameter for every column, where they are linear.
     fn predictors(&self) -> usize {
         1

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use super::{Explains, ModelRow, Predicts, Reads, RowModel, Stated};
 use crate::config::ConfigError;
 use crate::config::fields::{Field, field};
+use crate::config::reader::Value as ConfigValue;
+use crate::data::class_of;
 
 /// Softmax regression.
 pub const ROW: ModelRow = ModelRow {
@@ -19,7 +21,7 @@ pub const ROW: ModelRow = ModelRow {
     says: "one of several labels: the log-probability of each is linear, up to a constant",
     reads: Reads::Rows(read),
     explains: Explains::Classes,
-    by_formula: false,
+    by_formula: true,
     fields: FIELDS,
     example: "classes = 4",
 };
@@ -28,9 +30,9 @@ const FIELDS: &[Field] = &[
     field(
         "target",
         "classes",
-        "whole number",
+        "whole number; softmax with a formula also list of names",
         "",
-        "softmax, net: how many labels there are, 0 to classes - 1",
+        "softmax, net: how many labels there are, 0 to classes - 1, or what stands in the column",
     ),
     field(
         "target",
@@ -47,18 +49,48 @@ const ARITHMETIC: [(&str, Arithmetic); 2] = [("f64", Arithmetic::F64), ("f32", A
 #[derive(Debug)]
 struct Classes {
     classes: usize,
+    /// What the response is in each, where that is stated.
+    names: Option<Vec<String>>,
     arithmetic: Arithmetic,
 }
 
 fn read(stated: &Stated<'_>) -> Result<Arc<dyn RowModel>, ConfigError> {
-    let classes = match stated.classes() {
-        Some(classes) => classes,
-        None => stated
-            .need("classes", "softmax needs the number of labels, e.g. classes = 10")?
-            .whole(2)? as usize,
+    let (classes, names) = match stated.classes() {
+        Some(classes) => (classes, None),
+        None => {
+            let fix = "softmax needs the number of labels, e.g. classes = 10, or with a formula \
+                their names, classes = [\"low\", \"middle\", \"high\"]";
+            let value = stated.need("classes", fix)?;
+            match value.is_list().then(|| read_names(&value)).transpose()? {
+                Some(names) => (names.len(), Some(names)),
+                None => (value.whole(2)? as usize, None),
+            }
+        }
     };
     let arithmetic = stated.get("arithmetic").map(|v| v.choice(&ARITHMETIC)).transpose()?;
-    Ok(Arc::new(Classes { classes, arithmetic: arithmetic.unwrap_or_default() }))
+    Ok(Arc::new(Classes { classes, names, arithmetic: arithmetic.unwrap_or_default() }))
+}
+
+/// The names of classes: words, or numbers as they stand in the column.
+fn read_names(stated: &ConfigValue<'_>) -> Result<Vec<String>, ConfigError> {
+    let wanted = "a list of names, such as [\"low\", \"middle\", \"high\"]";
+    let mut names: Vec<String> = Vec::new();
+    for value in stated.list(wanted)? {
+        let name = match value.as_number() {
+            Some(number) => number.to_string(),
+            None => value.text("the name of a class")?.to_owned(),
+        };
+        if class_of(&name, &names).is_some() {
+            let problem = format!("the class \"{name}\" stands there twice");
+            return Err(value.error(problem, "name every class once"));
+        }
+        names.push(name);
+    }
+    if names.len() < 2 {
+        let problem = format!("{} classes: nothing is left to tell apart", names.len());
+        return Err(stated.error(problem, "name every value that the response has"));
+    }
+    Ok(names)
 }
 
 impl RowModel for Classes {
@@ -69,7 +101,8 @@ impl RowModel for Classes {
     fn settings(&self) -> Vec<(&'static str, Value)> {
         let known = ARITHMETIC.iter().find(|(_, arithmetic)| *arithmetic == self.arithmetic);
         let word = known.map_or("f64", |(word, _)| word);
-        vec![("classes", json!(self.classes)), ("arithmetic", json!(word))]
+        let classes = self.names.as_ref().map_or(json!(self.classes), |names| json!(names));
+        vec![("classes", classes), ("arithmetic", json!(word))]
     }
 
     fn statement(&self) -> String {
@@ -77,11 +110,18 @@ impl RowModel for Classes {
             Arithmetic::F64 => 64,
             Arithmetic::F32 => 32,
         };
-        format!("softmax regression with {} classes in {bits}-bit sums", self.classes)
+        let named = self.names.iter().map(|names| format!(" ({})", names.join(", ")));
+        let named: String = named.collect();
+        format!("softmax regression with {} classes{named} in {bits}-bit sums", self.classes)
     }
 
     fn classes(&self) -> Option<usize> {
         Some(self.classes)
+    }
+
+    fn class_names(&self) -> Option<Vec<String>> {
+        let numbers = || (0..self.classes).map(|k| k.to_string()).collect();
+        Some(self.names.clone().unwrap_or_else(numbers))
     }
 
     fn predictors(&self) -> usize {

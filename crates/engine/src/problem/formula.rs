@@ -61,7 +61,8 @@ impl Kinds {
         sites: &[(&str, &TableFacts)],
     ) -> Result<Kinds, Complaint> {
         let all = Schema::union(sites.iter().map(|(_, facts)| &facts.columns[..]));
-        let plan = formula::parse(formula, &all).map_err(|error| {
+        let classes = own.kind.class_names();
+        let plan = formula::parse_with(formula, &all, classes.as_deref()).map_err(|error| {
             // A typing error among numbers makes words of them, and should be named first.
             let suspects = |column: &str| {
                 let of = |facts: &TableFacts| {
@@ -108,7 +109,8 @@ impl Kinds {
         columns: Vec<ColumnSpec>,
     ) -> Result<Kinds, Complaint> {
         let all = Schema::new(columns);
-        let plan = formula::parse(formula, &all)
+        let classes = own.kind.class_names();
+        let plan = formula::parse_with(formula, &all, classes.as_deref())
             .map_err(|error| About::Formula.complain(error, FORMULA))?;
         Ok(Kinds { all, plan: suit(plan, own), splines: Default::default() })
     }

@@ -731,8 +731,13 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
                 return Err(About::Data.complain("there are no clients", DEAL));
             };
             let labels = crate::data::response(&table, &whole.plan.response).map_err(encode)?;
-            let classes = (!matches!(whole.plan.response, Response::Value { .. }))
-                .then(|| vec!["0".into(), "1".into()]);
+            let classes = match &whole.plan.response {
+                Response::Value { .. } => None,
+                Response::Class { classes, .. } => Some(classes.clone()),
+                Response::Above { .. } | Response::Equals { .. } => {
+                    Some(vec!["0".into(), "1".into()])
+                }
+            };
             let (scheme, groups) = match scheme {
                 Scheme::Natural(Some(column)) => {
                     let mut groups = file.groups(column).map_err(read)?;
@@ -828,7 +833,7 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         names: clients.iter().map(|client| client.name.clone()).collect(),
         clients,
         columns: federation.parameters,
-        classes: None,
+        classes: plan.response.classes().map(<[String]>::to_vec),
         notes,
         warnings,
         bits: (federation.exchanged_bits_up + bits.0, federation.exchanged_bits_down + bits.1),

@@ -123,7 +123,12 @@ pub(crate) fn has_usual_coefficients(config: &Config, parameters: &[String]) -> 
         .filter_map(|named| reach(named, parameters, own, &beside).ok())
         .flat_map(|(_, places)| places)
         .collect();
-    (0..own).any(|k| parameters[k] != INTERCEPT && !stated.contains(&k))
+    (0..own).any(|k| !is_intercept(&parameters[k]) && !stated.contains(&k))
+}
+
+/// Whether a parameter is an intercept; where there are several classes each has one.
+fn is_intercept(parameter: &str) -> bool {
+    parameter.strip_prefix(INTERCEPT).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
 }
 
 /// How much a name says of a parameter.
@@ -151,7 +156,11 @@ fn reach(
     let term = |parameter: &String| {
         parameter.split_once(": ").or(parameter.split_once('[')).map(|(term, _)| term.to_owned())
     };
-    let of_term = |k: &usize| term(&parameters[*k]).is_some_and(|term| term == *name);
+    let column = |parameter: &String| {
+        parameter.rsplit_once('[').map(|(column, _)| column.to_owned()) // of every class
+    };
+    let of_term =
+        |k: &usize| [term(&parameters[*k]), column(&parameters[*k])].contains(&Some(name.clone()));
     let group = groups.iter().find(|(group, _)| group.group == name);
     let (reach, found): (Reach, Vec<usize>) =
         if let Some(k) = parameters.iter().position(|parameter| parameter == name) {
@@ -159,7 +168,7 @@ fn reach(
         } else if let Some((_, range)) = group {
             (Reach::Term, range.clone().collect())
         } else if name == COEFFICIENTS {
-            (Reach::Coefficients, (0..own).filter(|k| parameters[*k] != INTERCEPT).collect())
+            (Reach::Coefficients, (0..own).filter(|k| !is_intercept(&parameters[*k])).collect())
         } else {
             (Reach::Term, (0..own).filter(of_term).collect())
         };

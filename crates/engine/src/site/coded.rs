@@ -257,7 +257,7 @@ pub(super) fn agree(
     let columns: Vec<String> = moments.columns.iter().map(|column| column.name.clone()).collect();
     Ok(Agreed {
         agreement: Agreement {
-            parameters: own.kind.parameters(&columns, None),
+            parameters: own.kind.parameters(&columns, kinds.plan.response.classes()),
             moments: Some(moments),
             models: None,
             secure: None,
