@@ -14,7 +14,16 @@ from ._diagnostics import Diagnostic
 from ._judged import Comparison, Exact, Law, Reproduction, compare, exact, reproduce, reproductions
 from ._listing import fields, models, samplers
 from ._model import AnyModel, Batch, Model
-from ._result import Loo, Prediction, Result, Summary, load
+from ._result import (
+    Effects,
+    Loo,
+    ModelComparison,
+    Prediction,
+    Result,
+    Summary,
+    compare_models,
+    load,
+)
 from ._sample import heart, sample
 from .compressors import Compressor, compressor
 from .errors import (
@@ -38,12 +47,14 @@ __all__ = [
     "ConsilienceWarning",
     "DataError",
     "Diagnostic",
+    "Effects",
     "Error",
     "Exact",
     "InterruptedWarning",
     "Law",
     "Loo",
     "Model",
+    "ModelComparison",
     "Prediction",
     "Refused",
     "Reproduction",
@@ -52,6 +63,7 @@ __all__ = [
     "Summary",
     "__version__",
     "compare",
+    "compare_models",
     "compressor",
     "exact",
     "fields",

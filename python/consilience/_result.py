@@ -132,6 +132,52 @@ class Prediction:
         )
 
 
+class Effects(Mapping[str, npt.NDArray[np.float64]]):
+    """The effects of one site's groups, on the scale of the linear predictor: draws by name, an
+    array of chain and draw each. Together with the run's draws they are draws of the whole model.
+    They are the site's own.
+    """
+
+    def __init__(
+        self, site: str, names: list[str], groups: list[str], draws: npt.NDArray[np.float64]
+    ) -> None:
+        #: The site.
+        self.site = site
+        #: The effects: a group's name, and where it has two the same with the slope's column.
+        self.names = names
+        #: The groups, each once.
+        self.groups = groups
+        #: Chain, draw, effect.
+        self.draws = draws
+
+    @property
+    def mean(self) -> npt.NDArray[np.float64]:
+        """The mean of each."""
+        return self.draws.mean(axis=(0, 1))
+
+    @property
+    def sd(self) -> npt.NDArray[np.float64]:
+        """The standard deviation of each."""
+        return self.draws.std(axis=(0, 1))
+
+    def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
+        if name not in self.names:
+            raise KeyError(f"{name!r}: the effects are {', '.join(self.names)}")
+        return self.draws[:, :, self.names.index(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        lines = [f"<consilience.Effects of {len(self.groups)} groups of site {self.site!r}>"]
+        for name, mean, sd in zip(self.names, self.mean, self.sd):
+            lines.append(f"{name:<24} {mean:>9.4f} {sd:>8.4f}")
+        return "\n".join(lines)
+
+
 class Loo:
     """How well rows are predicted that were left out (PSIS-LOO), by sums of the sites. The names
     are those of ArviZ's ``ELPDData``; single rows stay where they are, so there is nothing
@@ -331,7 +377,12 @@ class Result:
             return arviz.InferenceData(posterior=posterior, sample_stats=beside)
         return xarray.DataTree.from_dict({"posterior": posterior, "sample_stats": beside})
 
-    def predict(self, table: Any, site: str | None = None) -> Prediction:
+    def predict(
+        self,
+        table: Any,
+        site: str | None = None,
+        clients: Mapping[str, Any] | None = None,
+    ) -> Prediction:
         """Predict raw rows: a table with the columns, words and gaps of those that were sampled
         from,
         in any form that :func:`consilience.sample` takes.
@@ -351,13 +402,44 @@ class Result:
         Args:
             table: the rows. The response may be left out; where it is there, the predictions are
                 scored.
-            site: the site of all rows, where sites have effects and no column says it.
+            site: the site of all rows, where sites have effects and no column says it. With effects
+                of groups, a site that took part: rows are predicted by the effects of its own
+                groups, which are drawn by its rows; a row of another group is one of a group that
+                nobody has seen.
+            clients: the tables that were sampled from, as for :meth:`loo`.
 
         Raises:
             DataError: a column is missing, a level is unknown, a value is none; ``Error``: the
                 model says nothing of rows.
         """
-        return Prediction(*self._run.predict(columns_of(table, "the rows"), site))
+        columns = self._clients(clients)
+        return Prediction(*self._run.predict(columns_of(table, "the rows"), site, columns))
+
+    def effects(self, site: str, clients: Mapping[str, Any] | None = None) -> Effects:
+        """Draw the effects of a site's groups from their law given each draw, by the site's rows.
+
+        >>> import consilience
+        >>> x = [-1.0, 0.5, 1.0, -0.5, 2.0, 0.0]
+        >>> sites = {
+        ...     "a": {"x": x, "ward": list("uuuvvv"), "ill": [0, 1, 1, 0, 1, 0]},
+        ...     "b": {"x": x, "ward": list("uuuvvv"), "ill": [0, 0, 1, 1, 1, 1]},
+        ... }
+        >>> formula = "ill == 1 ~ x + (1 | ward)"
+        >>> result = consilience.sample(formula, sites, seed=3, progress=False)
+        >>> own = result.effects("a")
+        >>> own.groups, own["u"].shape == result.draws.shape[:2]
+        (['u', 'v'], True)
+
+        Args:
+            site: the site. Nobody else's rows are needed.
+            clients: the tables that were sampled from, as for :meth:`loo`; that of the site is
+                enough.
+
+        Raises:
+            DataError: the rows are not there any more, or are others; the model has no effects of
+                groups; the run has a privacy budget.
+        """
+        return Effects(site, *self._run.effects(site, self._clients(clients)))
 
     def loo(self, clients: Mapping[str, Any] | None = None) -> Loo:
         """Cross-validate the model: what it says of each row without having seen it, by
@@ -381,13 +463,15 @@ class Result:
             DataError: the rows are not there any more, or have no density of their own; the run
                 has a privacy budget.
         """
-        columns = self._columns
-        if clients is not None:
-            columns = [
-                (str(name), columns_of(table, f"client {name!r}"))
-                for name, table in clients.items()
-            ]
-        return Loo(json.loads(self._run.loo(columns)))
+        return Loo(json.loads(self._run.loo(self._clients(clients))))
+
+    def _clients(self, clients: Mapping[str, Any] | None) -> list[Any]:
+        """The tables that were sampled from, as they are given now or were then."""
+        if clients is None:
+            return self._columns
+        return [
+            (str(name), columns_of(table, f"client {name!r}")) for name, table in clients.items()
+        ]
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write a run directory, report included. ``consilience summary FOLDER`` shows it,
@@ -448,6 +532,63 @@ class Result:
                 *(f"WARNING: {warning}" for warning in self.warnings),
             ]
         )
+
+
+class ModelComparison:
+    """How well two models predict rows that were left out: :class:`Loo` of each, and of the
+    difference, which is taken row by row at the sites, so that its error is that of the
+    difference.
+    """
+
+    def __init__(self, a: Loo, b: Loo, difference: Loo) -> None:
+        #: The first.
+        self.a = a
+        #: The second.
+        self.b = b
+        #: The first less the second: above 0 where the first predicts better.
+        self.difference = difference
+
+    def __repr__(self) -> str:
+        lines = [f"{'':<12} {'elpd_loo':>9} {'SE':>8}"]
+        for name, of in (("a", self.a), ("b", self.b), ("a - b", self.difference)):
+            lines.append(f"{name:<12} {of.elpd_loo:>9.2f} {of.se:>8.2f}")
+        return "\n".join(lines)
+
+
+def compare_models(
+    a: Result,
+    b: Result,
+    clients: Mapping[str, Any] | None = None,
+) -> ModelComparison:
+    """Compare two models of the same rows by how well they predict rows that were left out: the
+    difference of ``elpd_loo`` with its standard error. :func:`compare` holds samplers against each
+    other instead.
+
+    >>> import consilience
+    >>> dose, sex = [1.0, 2.0, 4.0, 3.0, 0.5, 2.5], ["f", "m", "m", "f", "f", "m"]
+    >>> sites = {
+    ...     "a": {"dose": dose, "sex": sex, "ill": [0, 0, 1, 1, 0, 1]},
+    ...     "b": {"dose": dose, "sex": sex, "ill": [0, 1, 1, 0, 0, 1]},
+    ... }
+    >>> both = [
+    ...     consilience.sample(f"ill == 1 ~ {terms}", sites, seed=3, progress=False)
+    ...     for terms in ("dose", "sex")
+    ... ]
+    >>> found = consilience.compare_models(*both)
+    >>> round(found.difference.elpd_loo - found.a.elpd_loo + found.b.elpd_loo, 9)
+    0.0
+
+    Args:
+        a: a run.
+        b: another, of the same sites and the same responses.
+        clients: the tables that both were sampled from, as for :meth:`Result.loo`.
+
+    Raises:
+        DataError: the rows are not there any more, or those of one run are not those of the other.
+    """
+    columns = (a._clients(clients), b._clients(clients))
+    told = json.loads(_consilience.compare_models((a._run, b._run), columns))
+    return ModelComparison(*(Loo(of) for of in told))
 
 
 def load(folder: str | os.PathLike[str]) -> Result:

@@ -50,6 +50,44 @@ def test_a_result_says_whether_its_model_fits(tmp_path, result):
     assert consilience.load(result.save(tmp_path / "checked")).check == check
 
 
+def test_a_site_draws_its_effects_and_predicts_its_wards(tmp_path):
+    wards = {name: dict(table, ward=list("uvw" * 40)[: len(table["sex"])]) for name, table in
+             SITES.items()}
+    result = consilience.sample("ill == yes ~ 1 + (1 | ward)", wards, **QUICK)
+    own = result.effects("north")
+    assert own.groups == own.names == list(own) == ["u", "v", "w"]
+    assert own["u"].shape == result.draws.shape[:2] and own.draws.shape[2] == 3
+    assert not np.array_equal(own["u"], result.effects("south")["u"])
+    new = {"ward": ["v", "elsewhere"]}
+    known, unseen = result.predict(new, site="north"), result.predict(new)
+    expected = 1 / (1 + np.exp(-result.draws[:, :, 0] - own["v"]))
+    assert np.isclose(known.mean[0], expected.mean(), atol=1e-12)
+    assert np.isclose(known.mean[1], unseen.mean[1]) and not np.isclose(*known.mean)
+    # rows that are in no files are given again: the site's own are enough
+    loaded = consilience.load(result.save(tmp_path / "wards"))
+    with pytest.raises(consilience.DataError, match="not stated"):
+        loaded.effects("north")
+    again = loaded.effects("north", {"north": wards["north"]})
+    assert np.array_equal(again.draws, own.draws)
+    assert np.array_equal(loaded.predict(new, "north", wards).mean, known.mean)
+    with pytest.raises(consilience.DataError, match="did you mean `north`"):
+        result.effects("nort")
+    with pytest.raises(KeyError, match="the effects are u, v, w"):
+        own["x"]
+
+
+def test_models_are_compared_row_by_row(result):
+    other = consilience.sample("ill == yes ~ sex", SITES, **QUICK)
+    found = consilience.compare_models(result, other)
+    assert found.a.elpd_loo == result.loo().elpd_loo and found.b.elpd_loo == other.loo().elpd_loo
+    assert np.isclose(found.difference.elpd_loo, found.a.elpd_loo - found.b.elpd_loo)
+    assert found.difference.elpd_loo > 4 and 0 < found.difference.se < found.a.se + found.b.se
+    assert "a - b" in repr(found)
+    shorter = {name: {k: v[:40] for k, v in table.items()} for name, table in SITES.items()}
+    with pytest.raises(consilience.DataError, match="rows"):
+        consilience.compare_models(result, consilience.sample("ill == yes ~ sex", shorter, **QUICK))
+
+
 def test_a_result_is_cross_validated_by_its_sites(tmp_path, result):
     found = result.loo()
     assert (found.kind, found.unit, found.n_data_points) == ("loo", "rows", 120)

@@ -58,9 +58,9 @@ pub fn predict(command: &PredictCommand) -> Result<(), Failure> {
         }
     };
     let predictor = predictor.map_err(|e| wrong(e.to_string()))?;
-    let has_terms = predictor.encoding().is_some_and(|encoding| encoding.usual_site().is_some());
+    let says_site = known.is_none() || predictor.has_site_terms();
     let new = predictor
-        .read(&command.data, command.site.as_deref().filter(|_| known.is_none() || has_terms))
+        .read(&command.data, command.site.as_deref().filter(|_| says_site))
         .map_err(|e| Failure::Argument(e.to_string()))?;
     let rows = predictor.predict(&new, MASS);
     let scores = predictor.score(&new).map_err(Failure::Argument)?;

@@ -223,11 +223,17 @@ fn summed(record: &Record, judged: Judged) -> Loo {
 /// How much better the first of two models predicts the same rows: each by itself, and the
 /// difference.
 pub fn compare(a: &Record, b: &Record) -> Result<[Loo; 3], LooError> {
-    let judge = |record: &Record| -> Result<Judged, LooError> {
-        let (model, sites) = rows_of(record)?;
+    compare_with([a, b], [&Tables::new(), &Tables::new()])
+}
+
+/// The same where clients of these names have their rows in memory, for either model.
+pub fn compare_with(records: [&Record; 2], tables: [&Tables; 2]) -> Result<[Loo; 3], LooError> {
+    let [a, b] = records;
+    let judge = |record: &Record, tables: &Tables| -> Result<Judged, LooError> {
+        let (model, sites) = rows_with(record, tables)?;
         Judged::new(record, &model, sites)
     };
-    compared([a, b], [judge(a)?, judge(b)?])
+    compared(records, [judge(a, tables[0])?, judge(b, tables[1])?])
 }
 
 /// One site's part of it, by its own rows alone.
@@ -310,7 +316,18 @@ pub struct SiteEffects {
 /// own, and nobody else can draw them. Its rows are those of this file, or of the one that the
 /// config names; nobody else's are looked at where sites have files of their own.
 pub fn effects(record: &Record, site: &str, file: Option<&Path>) -> Result<SiteEffects, LooError> {
-    let (model, place, found) = apart::rows_at(record, site, file)?;
+    drawn(record, apart::rows_at(record, site, file)?)
+}
+
+/// The same where clients of these names have their rows in memory.
+pub fn effects_with(record: &Record, site: &str, tables: &Tables) -> Result<SiteEffects, LooError> {
+    drawn(record, apart::rows_among(record, site, None, tables)?)
+}
+
+fn drawn(
+    record: &Record,
+    (model, place, found): (Arc<dyn RowModel>, usize, SiteRows),
+) -> Result<SiteEffects, LooError> {
     let SiteRows { design, rows, group_names, .. } = found;
     let Some(law) = model.effects(design, rows)? else { return Err(LooError::NoGroups) };
     let (seed, transforms) = (Seed::new(record.seed), model.transforms(record.draws.dim()));

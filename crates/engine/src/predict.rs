@@ -14,11 +14,12 @@ use thiserror::Error;
 
 use crate::config::{Config, ModelConfig, OwnData, Source};
 use crate::data::formats::{DataFile, Format};
-use crate::data::{GroupBy, Table};
+use crate::data::memory::Tables;
+use crate::data::{GroupBy, Table, word};
 use crate::draws::Draws;
-use crate::encoding::{Encoded, Encoding, EncodingError, word};
+use crate::encoding::{Encoded, Encoding, EncodingError};
 use crate::held_out::{HeldOut, Scores};
-use crate::loo::{LooError, SiteEffects, effects};
+use crate::loo::{LooError, SiteEffects, effects, effects_with};
 use crate::models::{Predicts, RowModel, places, with_a_response};
 use crate::numbers::{self, Numbers};
 use crate::record::Record;
@@ -224,6 +225,21 @@ impl<'a> Predictor<'a> {
         file: Option<&Path>,
     ) -> Result<Self, LooError> {
         Ok(Predictor { known: Some(effects(record, site, file)?), ..self })
+    }
+
+    /// The same where clients of these names have their rows in memory.
+    pub fn of_site_with(
+        self,
+        record: &Record,
+        site: &str,
+        tables: &Tables,
+    ) -> Result<Self, LooError> {
+        Ok(Predictor { known: Some(effects_with(record, site, tables)?), ..self })
+    }
+
+    /// Whether new rows may say their site, whoever's effects are known: sites have columns.
+    pub fn has_site_terms(&self) -> bool {
+        self.encoding().is_some_and(|encoding| encoding.usual_site().is_some())
     }
 
     /// Whether rows of a site that took part can be predicted by the effects of its groups.

@@ -39,7 +39,7 @@ mod _consilience {
     #[pymodule_export]
     use crate::network::{Correspondent, Serving, join_run, serve_run};
     #[pymodule_export]
-    use crate::run::{Run, load, sample, unpack};
+    use crate::run::{Run, compare_models, load, sample, unpack};
 
     use super::{Bound, HEART, PyModule, PyModuleMethods, PyResult};
 

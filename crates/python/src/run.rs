@@ -10,8 +10,9 @@ use consilience_core::model::Model;
 use consilience_core::protocol::Kind;
 use consilience_engine::config::Start;
 use consilience_engine::data::Table;
+use consilience_engine::data::memory::Tables;
 use consilience_engine::draws::Draws;
-use consilience_engine::loo::loo_with;
+use consilience_engine::loo::{Loo, SiteEffects, compare_with, effects_with, loo_with};
 use consilience_engine::predict::{Prediction, Predictor};
 use consilience_engine::record::{Record, Statistic};
 use consilience_engine::run::Progress;
@@ -192,21 +193,37 @@ impl Run {
 
     /// Predict raw rows: the means, the ends of the intervals, each by row and output, and
     /// everything else as JSON.
-    #[pyo3(signature = (columns, site=None))]
+    #[pyo3(signature = (columns, site=None, clients=Vec::new()))]
     fn predict<'py>(
         &self,
         py: Python<'py>,
         columns: Vec<(String, ColumnCells<'py>)>,
         site: Option<&str>,
+        clients: Columns<'py>,
     ) -> PyResult<Predicted<'py>> {
         let table = one_table(ROWS, &columns)?;
-        let record = self.whole(py)?;
-        let (numbers, outputs, facts) = py.detach(|| predict(&record, &table, site))?;
+        let (record, tables) = (self.whole(py)?, tables(&clients)?);
+        let (numbers, outputs, facts) = py.detach(|| predict(&record, &table, (site, &tables)))?;
         let array = |read: fn(&Prediction) -> f64| {
             let cells: Vec<f64> = numbers.iter().map(read).collect();
             PyArray1::from_vec(py, cells).reshape([numbers.len() / outputs, outputs])
         };
         Ok((array(|p| p.mean)?, array(|p| p.lower)?, array(|p| p.upper)?, facts))
+    }
+
+    /// Draw the effects of a site's groups, by the rows of these clients or of the config's files:
+    /// the effects' names, the groups', and the draws.
+    fn effects<'py>(
+        &self,
+        py: Python<'py>,
+        site: &str,
+        columns: Columns<'py>,
+    ) -> PyResult<(Vec<String>, Vec<String>, Bound<'py, PyArray3<f64>>)> {
+        let (record, tables) = (self.whole(py)?, tables(&columns)?);
+        let draw =
+            || effects_with(&record, site, &tables).map_err(|e| Failure::new(Raised::Data, e));
+        let SiteEffects { names, draws, groups } = py.detach(draw)?;
+        Ok((names, groups, array(py, draws)?))
     }
 
     /// Leave-one-out cross-validation by the rows of these clients, or of the config's files; as
@@ -215,19 +232,7 @@ impl Run {
         let (record, tables) = (self.whole(py)?, tables(&columns)?);
         let found =
             py.detach(|| loo_with(&record, &tables).map_err(|e| Failure::new(Raised::Data, e)))?;
-        let sums = |elpd: &Elpd| {
-            json!({
-                "n_data_points": elpd.rows, "elpd_loo": elpd.sum, "se": elpd.error(),
-                "p_loo": elpd.parameters(), "counts": elpd.by_k,
-            })
-        };
-        let sites: Vec<Value> =
-            found.sites.iter().map(|(name, elpd)| json!([name, sums(elpd)])).collect();
-        let all = json!({
-            "total": sums(&found.total), "sites": sites, "unit": found.unit,
-            "n_samples": found.draws, "good_k": found.good_k,
-        });
-        Ok(all.to_string())
+        Ok(loo_as_json(&found).to_string())
     }
 
     /// Everything that a run is: texts by the names of their files, the draws, what stands beside
@@ -305,13 +310,54 @@ fn array(py: Python<'_>, draws: Draws) -> PyResult<Bound<'_, PyArray3<f64>>> {
     PyArray1::from_vec(py, draws.into_flat()).reshape([chains, length, d])
 }
 
-/// Predict the rows of a table: the numbers row by row, how many a row has, and the rest.
+/// What cross-validation found.
+fn loo_as_json(found: &Loo) -> Value {
+    let sums = |elpd: &Elpd| {
+        json!({
+            "n_data_points": elpd.rows, "elpd_loo": elpd.sum, "se": elpd.error(),
+            "p_loo": elpd.parameters(), "counts": elpd.by_k,
+        })
+    };
+    let sites: Vec<Value> =
+        found.sites.iter().map(|(name, elpd)| json!([name, sums(elpd)])).collect();
+    json!({
+        "total": sums(&found.total), "sites": sites, "unit": found.unit,
+        "n_samples": found.draws, "good_k": found.good_k,
+    })
+}
+
+/// How well two runs predict rows that were left out, and the difference, row by row; as JSON. Each
+/// has its own clients' rows, or the config's files.
+#[pyfunction]
+pub fn compare_models(
+    py: Python<'_>,
+    runs: [PyRef<'_, Run>; 2],
+    columns: [Columns<'_>; 2],
+) -> PyResult<String> {
+    let [a, b] = [runs[0].whole(py)?, runs[1].whole(py)?];
+    let [of_a, of_b] = [tables(&columns[0])?, tables(&columns[1])?];
+    let compare =
+        || compare_with([&a, &b], [&of_a, &of_b]).map_err(|e| Failure::new(Raised::Data, e));
+    let found = py.detach(compare)?;
+    Ok(json!(found.each_ref().map(loo_as_json)).to_string())
+}
+
+/// Predict the rows of a table: the numbers row by row, how many a row has, and the rest. Where
+/// groups have effects, those of a site that is named are drawn by its own rows.
 fn predict(
     record: &Record,
     table: &Table,
-    site: Option<&str>,
+    (site, tables): (Option<&str>, &Tables),
 ) -> Result<(Vec<Prediction>, usize, String), Failure> {
     let predictor = Predictor::new(record).map_err(|e| Failure::new(Raised::Error, e))?;
+    let known = site.filter(|_| predictor.has_effects());
+    let predictor = match known {
+        Some(site) => predictor
+            .of_site_with(record, site, tables)
+            .map_err(|e| Failure::new(Raised::Data, e))?,
+        None => predictor,
+    };
+    let site = site.filter(|_| known.is_none() || predictor.has_site_terms());
     let rows = predictor.rows(table, site).map_err(|e| Failure::new(Raised::Data, e))?;
     let numbers: Vec<Prediction> = predictor.predict(&rows, MASS).into_iter().flatten().collect();
     let scores = predictor.score(&rows).map_err(|e| Failure::new(Raised::Data, e))?;

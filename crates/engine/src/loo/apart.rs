@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Config, Loo, LooError, ModelAndRows, ModelConfig, RowModel, are_the_same, config_of, rows_of,
+    Config, Loo, LooError, ModelAndRows, ModelConfig, RowModel, are_the_same, config_of, rows_with,
 };
 use crate::config::{OwnData, OwnSource};
 use crate::data::formats::DataFile;
@@ -246,7 +246,17 @@ pub(crate) fn rows_at(
     site: &str,
     file: Option<&Path>,
 ) -> Result<(Arc<dyn RowModel>, usize, SiteRows), LooError> {
-    let config = config_of(record, &Tables::new())?;
+    rows_among(record, site, file, &Tables::new())
+}
+
+/// The same where clients of these names have their rows in memory.
+pub(super) fn rows_among(
+    record: &Record,
+    site: &str,
+    file: Option<&Path>,
+    tables: &Tables,
+) -> Result<(Arc<dyn RowModel>, usize, SiteRows), LooError> {
+    let config = config_of(record, tables)?;
     let known: Vec<&str> = record.sites.iter().map(|site| site.name.as_str()).collect();
     let Some(place) = known.iter().position(|name| *name == site) else {
         let hint = did_you_mean(site, known.iter().copied());
@@ -257,7 +267,7 @@ pub(crate) fn rows_at(
             let why = "the config gives sites no files of their own".into();
             return Err(LooError::Coded { site: site.into(), why });
         }
-        let (model, sites) = rows_of(record)?;
+        let (model, sites) = rows_with(record, tables)?;
         let rows = sites.into_iter().nth(place);
         let none = || LooError::NoRows { why: "its clients are given otherwise" };
         return Ok((model, place, rows.ok_or_else(none)?));
