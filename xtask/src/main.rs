@@ -114,7 +114,9 @@ fn siege(signals: &str, runs: &str) -> Result<(), String> {
 /// Simulation-based calibration of the samplers that accept or reject, built for speed.
 fn calibrate(replications: &str) -> Result<(), String> {
     replications.parse::<u64>().map_err(|_| format!("`{replications}` is no number"))?;
-    let test = ["--test", "metropolis", "--", "--exact", "ranks_of_the_truth_are_uniform"];
+    let samplers = "ranks_of_the_truth_are_uniform";
+    let models = "ranks_of_models_that_integrate_are_uniform";
+    let test = ["--test", "metropolis", "--", "--exact", samplers, models];
     let status = cargo()
         .args(["test", "--release", "-p", "consilience-core"])
         .args(test)

@@ -618,8 +618,7 @@ struct KnownSpread {
 impl KnownSpread {
     fn new(design: &[f64], response: &[f64], group_of: &[u32]) -> Self {
         let own = Design::dense(design.to_vec(), 2).unwrap();
-        let inner =
-            GroupEffects::new(own, response.to_vec(), Unextended(Line), group_of).unwrap();
+        let inner = GroupEffects::new(own, response.to_vec(), Unextended(Line), group_of).unwrap();
         let (mut groups, mut rows) = (Vec::new(), Vec::new());
         let (mut precision, mut shift) = (vec![0.0; 4], vec![0.0; 2]);
         for group in 0..*group_of.iter().max().unwrap() + 1 {
@@ -647,7 +646,11 @@ impl KnownSpread {
             groups.push((n, a, y));
             rows.push((h, r));
         }
-        KnownSpread { inner, groups, form: Quadratic { precision, shift, spread: Spread::Rows(rows) } }
+        KnownSpread {
+            inner,
+            groups,
+            form: Quadratic { precision, shift, spread: Spread::Rows(rows) },
+        }
     }
 
     fn whole(x: &[f64]) -> [f64; 3] {
@@ -732,7 +735,7 @@ fn grouped() -> (Target, Arc<KnownSpread>) {
 }
 
 /// Effects of groups that are integrated out at their site leave a Gaussian target where both
-/// standard deviations are known: every family has the law on it that `exact` says, with minibatches
+/// standard deviations are known: on it samplers have the law that `exact` says, with minibatches
 /// of groups too.
 #[test]
 fn groups_whose_effects_are_integrated_out() {
@@ -746,9 +749,9 @@ fn groups_whose_effects_are_integrated_out() {
 }
 
 /// A site draws the effects of its groups given each draw of what all share: coefficients and
-/// effects together have the joint law, which is Gaussian, too. Twenty numbers, of which one is more
-/// than 4.9 standard errors off by chance once in 50,000 runs. Effects that knew nothing of the
-/// draw would be noticed.
+/// effects together have the joint law, which is Gaussian, too. Twenty numbers, of which one is
+/// more than 4.9 standard errors off by chance once in 50,000 runs. Effects that knew nothing of
+/// the draw would be noticed.
 #[test]
 fn coefficients_and_effects_have_their_joint_law() {
     let (target, own) = grouped();
