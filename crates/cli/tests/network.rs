@@ -480,6 +480,81 @@ fn a_folder_that_cannot_be_written_holds_up_the_run_until_it_is_mended() {
     place.compare();
 }
 
+/// A site whose groups have effects is killed while the chains run, and comes back: the draws are
+/// those of an undisturbed run, and so are the effects that it draws with the run's folder, by the
+/// line that it is told when all is over.
+#[test]
+fn a_killed_site_draws_the_effects_of_an_undisturbed_run() {
+    let rest = "[sampler]\nname = \"lmc\"\n[run]\nchains = 2\niterations = 600\nburn_in = 50\n";
+    let config = |file: fn(&str) -> String| {
+        let client = |site: &str| format!("[[client]]\nname = \"{site}\"\n{}", file(site));
+        let head = "seed = 4\nseeds = \"simulation\"\n[target]\n\
+            formula = \"ill == 1 ~ x + (1 | ward)\"\n";
+        format!("{head}{}{}{rest}", client("north"), client("south"))
+    };
+    let rows = |shift: u32| {
+        let row = |k: u32| {
+            let x = f64::from((k * 7 + shift) % 11) / 4.0 - 1.2;
+            format!("w{},{x},{}\n", k % 4, u32::from((k * k + shift) % 5 < 2))
+        };
+        format!("ward,x,ill\n{}", (0..24).map(row).collect::<String>())
+    };
+    let place = Place::of(
+        "effects",
+        &config(|site| format!("file = \"{site}.csv\"\n")),
+        &["north", "south"],
+        &[
+            ("served.toml", &config(|_| String::new())),
+            ("north.csv", &rows(1)),
+            ("south.csv", &rows(3)),
+        ],
+    );
+    let mut server = place.server_of("served.toml");
+    let join = |site: &str| place.site_with(site, Path::new(&format!("{site}.csv")));
+    let (mut north, mut south) = (join("north"), join("south"));
+    let journal = place.folder.join("state/chain-1");
+    let written = || -> u64 {
+        let files = std::fs::read_dir(&journal).into_iter().flatten().flatten();
+        files.map(|file| file.metadata().map_or(0, |m| m.len())).sum()
+    };
+    let (mut kills, mut next, started) = (0, 2000, Instant::now());
+    while kills < 3
+        && started.elapsed() < Duration::from_secs(60)
+        && server.try_wait().unwrap().is_none()
+    {
+        if written() < next {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        next = written() + 3000;
+        north.kill().unwrap();
+        north.wait().unwrap();
+        north = join("north");
+        kills += 1;
+    }
+    place.wait("server", &mut server);
+    place.wait("north", &mut north);
+    place.wait("south", &mut south);
+    assert!(kills > 0, "the run was over too soon");
+    place.compare();
+    // who comes again is told again
+    let line = place.join_line("north", Path::new("north.csv"));
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    let told = place.command(&line).stdout(Stdio::piped()).output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    let told = told.split_once("consilience effects RUN ").unwrap_or_else(|| panic!("{told}")).1;
+    let line = told.split_once(" draws").unwrap_or_else(|| panic!("{told}")).0;
+    assert_eq!(line, "--site north --data north.csv --out state-north/effects.csv");
+    let words: Vec<&str> = line.split(' ').collect();
+    place.succeed(&[&["effects", "there"], &words[..]].concat());
+    let undisturbed = ["--site", "north", "--data", "north.csv", "--out", "here.csv"];
+    place.succeed(&[&["effects", "here"], &undisturbed[..]].concat());
+    let read = |file: &str| std::fs::read_to_string(place.folder.join(file)).unwrap();
+    assert_eq!(read("state-north/effects.csv"), read("here.csv"));
+    assert!(read("here.csv").starts_with("chain,draw,\"w0\",\"w1\",\"w2\",\"w3\"\n0,0,"));
+    assert_eq!(read("here.csv").lines().count(), 1 + 2 * 550);
+}
+
 /// Raw columns with words and gaps: the sites exchange kinds, codes and sums, the run is that of
 /// one process, and the server's folder knows how to code rows to come.
 #[test]

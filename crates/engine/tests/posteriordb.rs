@@ -149,6 +149,26 @@ fn effects_of_the_eight_schools_agree_with_stan() {
     assert_eq!(schools.concat(), "ABCDEFGH");
 }
 
+/// The scale of the schools' effects has a long tail towards 0: proposals along nodes follow it, so
+/// that 40,000 effective draws take a few dozen exchanges, and are kept.
+#[test]
+fn the_eight_schools_take_a_few_dozen_exchanges() {
+    let name = "eight_schools-eight_schools_noncentered";
+    let entry = posteriors().into_iter().find(|entry| entry["name"].as_str() == Some(name));
+    let config = config(&entry.unwrap(), "eight_schools.csv", 40_000);
+    let problem = Problem::new(&config).unwrap();
+    let plan = Plan::new(&config, &problem).unwrap();
+    let choice = plan.choice.as_ref().unwrap();
+    assert_eq!((choice.chosen.as_str(), choice.nodes.is_some()), ("imh", true));
+    let progress = run::Progress::default();
+    let outcome = run::sample(&plan, &plan.length, config.seed, Sinks::Memory, &progress).unwrap();
+    assert_eq!(plan.disappointment(&outcome).map(|found| found.why), None);
+    let made = Circumstances { version: "0".into(), created: String::new(), seconds: 0.0 };
+    let record = Record::new(made, &config, &problem, &plan, outcome, None);
+    let exchanges = record.exchanges.0 + record.exchanges.1;
+    assert!(exchanges < 60, "{exchanges} exchanges");
+}
+
 #[test]
 fn every_reference_is_stated() {
     let references = references();

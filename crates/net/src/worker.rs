@@ -227,6 +227,23 @@ impl Worker {
         self.farewell.clone().unwrap_or_default()
     }
 
+    /// How this site draws the effects of its own groups, where the model has such.
+    fn draws_effects(&self) -> Option<String> {
+        let run = self.run.as_ref()?;
+        run.config.target.model.of_rows()?.group_by()?;
+        let Brings { site, data, state, .. } = &self.brings;
+        let data = match data {
+            Own::File(path) => format!(" --data {}", path.display()),
+            _ => String::new(),
+        };
+        let out = state.clone().unwrap_or_default().join("effects.csv");
+        Some(format!(
+            "consilience effects RUN --site {site}{data} --out {} draws the effects of this site's \
+             own groups by its rows and the run's folder RUN, and nobody else can",
+            out.display()
+        ))
+    }
+
     /// Its first words on every connection.
     pub fn hello(&self) -> Frame {
         Frame::words(
@@ -276,7 +293,10 @@ impl Worker {
             Instruction::Bye { finished, farewell } => {
                 // servers of before say no more than whether it came to its end
                 let how = if finished { How::Finished } else { farewell.how };
-                self.farewell = Some(Farewell { how, ..farewell });
+                let mut says = vec![farewell.says];
+                says.extend(self.draws_effects().filter(|_| how != How::Aborted));
+                says.retain(|part| !part.is_empty());
+                self.farewell = Some(Farewell { how, says: says.join(". ") });
                 return Ok(Did::Over { finished });
             }
             ask => {

@@ -127,6 +127,11 @@ fn a_formula_over_raw_columns_gives_the_run_of_one_process() {
             "formula = \"Surv(age, ill) ~ sex + dose\"\nmodel = \"cox\"",
             "name = \"lmc\"\nstep = 1e-2",
         ),
+        // several classes, of which one site lacks one
+        (
+            "formula = \"ward ~ sex + id\"\nmodel = \"softmax\"\nclasses = [\"a\", \"b\", \"c\"]",
+            "name = \"imh\"",
+        ),
         // what is missing, integrated over
         ("formula = \"ill == yes ~ mi(dose) + sex\"", "name = \"lmc\"\nstep = 1e-3"),
     ] {
@@ -326,23 +331,9 @@ fn sites_without_rows_and_rows_without_sites_are_told_what_to_do() {
     assert!(Path::new(&files.of("east")).exists());
 }
 
-/// Effects of groups are their site's: neither they nor the names of the groups are on the wire, or
-/// at the server.
-#[test]
-fn groups_and_their_effects_stay_at_their_site() {
-    let wards = |text: &str| {
-        let named = text.replace("8,,f", "8,55,f").replace(",a,", ",cardiology,");
-        let named = named.replace(",b,", ",oncology,").replace(",c,", ",surgery,");
-        let named = named.replace(",a\n", ",cardiology\n").replace(",b\n", ",oncology\n");
-        named.replace(",c\n", ",surgery\n")
-    };
-    let texts = TEXTS.map(wards);
-    let files = Files::new("groups", texts.each_ref().map(String::as_str));
-    let (target, sampler) = ("formula = \"ill == yes ~ age + (1 | ward)\"", "name = \"imh\"");
-    let run = Session::new(files.config(target, sampler, true)).unwrap().plan().unwrap();
-    let record = run.run(&Default::default(), Control::default()).unwrap().record;
-    let own = loo::effects(&record, "north", None).unwrap();
-    assert_eq!(own.names, ["cardiology", "oncology"]);
+/// The run of sites that bring their files, and all bytes that were exchanged or that the server
+/// keeps.
+fn overheard(files: &Files, target: &str, sampler: &str) -> (Served, Vec<Vec<u8>>) {
     let config = files.config(target, sampler, false);
     let state = files.0.join("server");
     let serving = start(&config, ServeOptions { state: Some(state.clone()), ..options() });
@@ -351,7 +342,6 @@ fn groups_and_their_effects_stay_at_their_site() {
     let sites: Vec<_> = files.brings().into_iter().map(join).collect();
     let served = serving.end().unwrap();
     sites.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
-    assert_eq!(served.outcome.draws, record.draws);
     let mut seen = vec![tape.lock().unwrap().clone()];
     let mut folders = vec![state];
     while let Some(folder) = folders.pop() {
@@ -362,17 +352,88 @@ fn groups_and_their_effects_stay_at_their_site() {
             }
         }
     }
-    // what is exchanged can be read: columns by name, and numbers as they are
-    assert!(seen.len() > 2 && contains(&seen[0], b"ward") && contains(&seen[0], b"\"age\""));
-    let scale = served.problem.parameters.len() - 1;
-    assert_eq!(served.problem.parameters[scale], "sd(1 | ward)");
+    assert!(seen.len() > 2, "the tape, and what the server keeps");
+    (served, seen)
+}
+
+/// Whether a number was told, as 64 bits or in words.
+fn tells(bytes: &[u8], number: f64) -> bool {
+    contains(bytes, &number.to_le_bytes()) || contains(bytes, number.to_string().as_bytes())
+}
+
+/// Effects of groups are their site's: neither they nor the names of the groups are on the wire, or
+/// at the server, whether intercepts differ, or slopes.
+#[test]
+fn groups_and_their_effects_stay_at_their_site() {
+    let wards = |text: &str| {
+        let named = text.replace("8,,f", "8,55,f").replace(",a,", ",cardiology,");
+        let named = named.replace(",b,", ",oncology,").replace(",c,", ",surgery,");
+        let named = named.replace(",a\n", ",cardiology\n").replace(",b\n", ",oncology\n");
+        named.replace(",c\n", ",surgery\n")
+    };
+    let texts = TEXTS.map(wards);
+    for (name, part, sampler, last, effects) in [
+        ("groups", "(1 | ward)", "name = \"imh\"", "sd(1 | ward)", 2),
+        ("slope", "(0 + age | ward)", "name = \"lmc\"\nstep = 1e-3", "sd(age | ward)", 2),
+        ("both", "(age | ward)", "name = \"lmc\"\nstep = 1e-3", "cor(1, age | ward)", 4),
+    ] {
+        let files = Files::new(name, texts.each_ref().map(String::as_str));
+        let target = format!("formula = \"ill == yes ~ age + {part}\"");
+        let run = Session::new(files.config(&target, sampler, true)).unwrap().plan().unwrap();
+        let record = run.run(&Default::default(), Control::default()).unwrap().record;
+        let own = loo::effects(&record, "north", None).unwrap();
+        assert_eq!(own.groups, ["cardiology", "oncology"]);
+        assert_eq!(own.draws.dim(), effects);
+        let (served, seen) = overheard(&files, &target, sampler);
+        assert_eq!(served.outcome.draws, record.draws);
+        // what is exchanged can be read: columns by name, and numbers as they are
+        assert!(contains(&seen[0], b"ward") && contains(&seen[0], b"\"age\""));
+        assert_eq!(served.problem.parameters.last().unwrap(), last);
+        for bytes in &seen {
+            for name in ["cardiology", "oncology", "surgery"] {
+                assert!(!contains(bytes, name.as_bytes()), "{part}: {name} was told");
+            }
+            for effect in own.draws.rows().flatten() {
+                assert!(!tells(bytes, *effect), "{part}: an effect was told");
+            }
+        }
+    }
+}
+
+/// No value of a column whose missing values are integrated over is on the wire or at the server,
+/// nor which rows lack one: the laws of such columns are learnt by sums.
+#[test]
+fn values_that_some_rows_lack_stay_at_their_site() {
+    let doses = |text: &str| {
+        let mut lines = text.lines().map(str::to_owned);
+        let header = lines.next().unwrap();
+        let at = header.split(',').position(|name| name == "dose").unwrap();
+        let row = |(k, line): (usize, String)| {
+            let mut cells: Vec<String> = line.split(',').map(str::to_owned).collect();
+            if let Ok(dose) = cells[at].parse::<f64>() {
+                cells[at] = format!("{}", dose + 0.0137 + 0.00171 * k as f64); // no sum of others
+            }
+            cells.join(",")
+        };
+        let rows: Vec<String> = lines.enumerate().map(row).collect();
+        format!("{header}\n{}\n", rows.join("\n"))
+    };
+    let texts = TEXTS.map(doses);
+    let files = Files::new("lacking", texts.each_ref().map(String::as_str));
+    let target = "formula = \"ill == yes ~ mi(dose) + sex\"";
+    let (served, seen) = overheard(&files, target, "name = \"lmc\"\nstep = 1e-3");
+    assert!(served.problem.parameters.iter().any(|name| name.contains("dose")));
+    let values: Vec<f64> = texts
+        .iter()
+        .flat_map(|text| text.split([',', '\n']).map(str::to_owned).collect::<Vec<_>>())
+        .filter_map(|cell| cell.parse().ok().filter(|value: &f64| value.fract() != 0.0))
+        .filter(|value| *value != 44.5)
+        .collect();
+    assert_eq!(values.len(), 13);
     for bytes in &seen {
-        for name in ["cardiology", "oncology", "surgery"] {
-            assert!(!contains(bytes, name.as_bytes()), "{name} was told");
+        for value in &values {
+            assert!(!tells(bytes, *value), "{value} was told");
         }
-        for effect in own.draws.rows().flatten() {
-            assert!(!contains(bytes, &effect.to_le_bytes()), "an effect was told");
-            assert!(!contains(bytes, effect.to_string().as_bytes()), "an effect was told");
-        }
+        assert!(!tells(bytes, consilience_core::model::ABSENT), "what is missing was told");
     }
 }

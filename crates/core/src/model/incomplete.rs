@@ -626,7 +626,7 @@ mod tests {
     #[test]
     fn it_keeps_what_models_promise() {
         // Where the logarithm of a deviation moves by 0.3, an average over 64 points is rough.
-        let rough: contract::Promise = |model| contract::averages(model, 0.5);
+        let rough: contract::Promise = |model| contract::averages(model, 0.25);
         let promises = [
             contract::gradients,
             contract::hessian_products,
