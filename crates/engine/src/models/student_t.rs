@@ -85,6 +85,11 @@ impl ExtendedLoss for StudentT {
             (bend * z * z + 2.0 * slope * z - 1.0) * w,
         ]);
     }
+
+    /// It is analytic but where `z^2` is minus the degrees of freedom.
+    fn reach(&self, beside: &[f64]) -> f64 {
+        self.df.sqrt() * beside[0] / 6.0
+    }
 }
 
 impl RowModel for StudentT {
@@ -108,7 +113,7 @@ impl RowModel for StudentT {
         true
     }
 
-    fn row_loss(&self) -> Option<Arc<dyn ExtendedLoss>> {
+    fn loss(&self) -> Option<Arc<dyn ExtendedLoss>> {
         Some(Arc::new(*self))
     }
 
