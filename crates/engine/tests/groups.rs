@@ -160,7 +160,7 @@ fn local_steps_on_groups_have_the_posterior() {
     let reference = std::fs::read_to_string(data().join("groups_reference.csv")).unwrap();
     let sampler = "[sampler]\nname = \"vr-fald*\"\nbatch = 0.5\n[run]\n";
     let text = text("linear", "pain ~ x + (1 | ward)").replace("[run]\n", sampler);
-    let record = recorded(text, 400);
+    let record = recorded(text, 200);
     for line in lines_of(&reference, "linear", "pain") {
         let number = |k: usize| line[k].parse::<f64>().unwrap();
         let k = record.parameters.iter().position(|name| name == line[2]).unwrap();
