@@ -369,7 +369,8 @@ impl Site {
         let rows = match (extent, self.each) {
             (Extent::All, _) => self.rows,
             (Extent::Minibatch, None) => self.batch,
-            (Extent::Minibatch, Some(_)) => self.chosen.len(),
+            // which are told with every answer: how many the coins chose would tell of the rows
+            (Extent::Minibatch, Some(each)) => (each * self.rows as f64).round() as usize,
         } as u64;
         let (d, prior) = (self.dim, &self.prior);
         let points = |x: &[f64]| if x.len() == d { 1 } else { (x.len() / d) as u64 };

@@ -22,7 +22,7 @@ fn recipes() -> [(Recipe, u64); 2] {
     let private = Some(PrivateNoise { server_share: 0.0 });
     let lmc = Recipe::Uplink(Uplink { private, ..Uplink::lmc(STEP) });
     let walk = Recipe::Local(Local::fa_ld(STEP, vec![1.0 / 3.0; 3], 2, 0.0, Batch::Full));
-    [(lmc, 1), (walk, 2)]
+    [(lmc, 1), (walk.family().with_own_noise(0.0).unwrap(), 2)]
 }
 
 fn client(recipe: &Recipe, most: u64) -> Client<Box<dyn Device>> {
@@ -34,12 +34,15 @@ fn client(recipe: &Recipe, most: u64) -> Client<Box<dyn Device>> {
 }
 
 fn order(task: Task, round: u64, x: f64) -> Vec<u8> {
+    order_in(task, round, [x, 0.5], Precision::F32)
+}
+
+fn order_in(task: Task, round: u64, position: [f64; 2], precision: Precision) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let position = [x, 0.5];
     let order = Order {
         round,
         task,
-        position: Some(Payload::Plain(&position, Precision::F32)),
+        position: Some(Payload::Plain(&position, precision)),
         reference: ReferencePoint::Keep,
         control: None,
         numbers: &[],
@@ -112,6 +115,25 @@ fn a_restored_client_remembers_and_what_may_be_lost_counts() {
         let spent = second.handle(&order(task(steps), 4 * steps, 0.25), &mut out);
         assert!(matches!(spent, Err(OrderRefusal::Spent { .. })), "{spent:?}");
     }
+}
+
+/// A sum over rows that overflows is no number for some rows and one for others, which noise does
+/// not hide: far out there is no answer, and nothing is spent.
+#[test]
+fn points_where_sums_may_overflow_are_not_answered() {
+    let private = Some(PrivateNoise { server_share: 0.0 });
+    let precision = Precision::F64;
+    let recipe = Recipe::Uplink(Uplink { private, precision, ..Uplink::lmc(STEP) });
+    let mut client = client(&recipe, 10);
+    let mut out = Vec::new();
+    let ask = |x: [f64; 2]| order_in(Task::Estimate, 0, x, precision);
+    for far in [[1e308, 1e308], [1e308, -1e308], [0.0, -1e39], [f64::MAX, 0.0]] {
+        let refused = client.handle(&ask(far), &mut out);
+        assert!(matches!(refused, Err(OrderRefusal::Far { .. })), "{far:?}: {refused:?}");
+    }
+    assert_eq!((client.told(), out.len()), (Some(0), 0));
+    client.handle(&ask([1e38, -1e38]), &mut out).unwrap();
+    assert_eq!(client.told(), Some(1));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use consilience_core::compress::{Compressor, Precision};
 use consilience_core::error::DataError;
 use consilience_core::model::{Gaussian, Model, Prior};
 use consilience_core::protocol::{Event, Ledger, Order, Payload, ReferencePoint, Task, exchange};
-use consilience_core::rng::{ClientId, Seed};
+use consilience_core::rng::{ClientId, Noise, Seed};
 use consilience_core::sampler::exact::{StationaryLaw, stationary};
 use consilience_core::sampler::registry::{Axis, REGISTRY, Settings};
 use consilience_core::sampler::{
@@ -103,6 +103,90 @@ fn noise_of_the_clients_leaves_the_law_as_it_is() {
     check("minibatches", Uplink::sgld(Schedule::Constant(0.02), Batch::Rows(4)), 0.0, &rows, 900);
 }
 
+/// Walks whose noise is drawn and rounded as a release must be have the law of walks without, and
+/// this would notice a tenth more, or less.
+#[test]
+fn private_walks_leave_the_law_as_it_is() {
+    let target = gaussian(prior(2), Placement::Server, 0.7);
+    let weights = vec![0.5, 0.3, 0.2];
+    let step = Schedule::Constant(0.05);
+    let walks = Local::fa_ld(step, weights.clone(), 3, 0.6, Batch::Full);
+    let tied = Local::dg_lmc(step, weights, 2, 2.0, Batch::Full);
+    for (name, plain) in [("fa-ld", walks), ("dg-lmc", tied)] {
+        let plain = Recipe::Local(plain);
+        let target = plain.check(target.clone()).unwrap();
+        let law = stationary(&plain, &target).unwrap();
+        let recipe = plain.family().with_own_noise(0.0).unwrap();
+        assert_ne!(recipe, plain);
+        assert_eq!(stationary(&recipe, &target).unwrap().covariance, law.covariance);
+        let found = scores(&recipe, &target, &law, 300);
+        println!("{name}: {found:.2?} standard errors");
+        assert!(found.iter().all(|z| z.abs() < 4.9), "{name}: {found:.2?}");
+        for factor in [0.9, 1.1] {
+            let covariance = law.covariance.iter().map(|v| factor * v).collect();
+            let other = StationaryLaw { covariance, ..law.clone() };
+            let found = scores(&recipe, &target, &other, 300);
+            assert!(found[1].abs() > 4.9, "{name}: {found:.2?} standard errors from {factor}");
+        }
+    }
+}
+
+/// Every step of a private walk ends on a grid of its noise's own, and the noise is half a sum of
+/// four normals of the client's private key. Points so far out that a step would be rounded before
+/// its noise comes to it are not walked from.
+#[test]
+fn walks_are_snapped_and_their_noise_is_private() {
+    let target = gaussian(prior(2), Placement::Split(vec![0.5, 0.3, 0.2]), 0.7);
+    let (eta, steps) = (0.05, 3);
+    let local = Local {
+        precision: Precision::F64,
+        private: true,
+        ..Local::fa_ld(Schedule::Constant(eta), vec![0.5, 0.3, 0.2], steps, 0.0, Batch::Full)
+    };
+    let recipe = Recipe::Local(local);
+    let target = recipe.check(target).unwrap();
+    let deviation = (2.0 * eta * 0.7 / 0.5f64).sqrt(); // (1 - rho^2) / p_c
+    let grid = 2f64.powi(deviation.log2().floor() as i32 - 10);
+    let order = |x: &'static [f64; 2]| Order {
+        round: 6,
+        task: Task::Walk { steps },
+        position: Some(Payload::Plain(x, Precision::F64)),
+        reference: ReferencePoint::Keep,
+        control: None,
+        numbers: &[],
+    };
+    let device = |keys: Keys| recipe.client(&target, ClientId(0), keys).unwrap();
+    let answer = |keys: Keys| device(keys).answer(&order(&[0.25, 0.1])).payload.values().to_vec();
+    let (public, private) = (Seed::new(1), Seed::new(2));
+    let first = answer(Keys { public, private });
+    for value in &first {
+        assert_eq!((value / grid).fract(), 0.0, "{value} is not a multiple of {grid}");
+    }
+    assert_eq!(first, answer(Keys { public: Seed::new(9), private }));
+    assert_ne!(first, answer(Keys { public, private: Seed::new(9) }));
+    // By hand, step by step.
+    let mut x = vec![0.25, 0.1];
+    let rows = target.clients[0].rows();
+    let mut noise = Noise::private(private, ClientId(0), 2);
+    for k in 0..steps {
+        let mut gradient = vec![0.0; 2];
+        target.site(ClientId(0), rows).gradient(&x, &mut gradient);
+        let z = noise.at(6 + k, 0..2);
+        for ((x, g), z) in x.iter_mut().zip(&gradient).zip(z) {
+            let moved = *x - eta / 0.5 * g + deviation * z;
+            *x = (moved / grid).round() * grid;
+        }
+    }
+    for (found, expected) in first.iter().zip(&x) {
+        assert!((found - expected).abs() < 1.5 * grid, "{first:?}, {x:?}");
+    }
+    let device = device(Keys { public, private });
+    assert!(device.accepts(&order(&[1e6, -1e6])));
+    for far in [&[1e14, 0.0], &[0.0, -1e300]] {
+        assert!(!device.accepts(&order(far)), "{far:?}");
+    }
+}
+
 /// Rounding by 4 levels of 16 parameters adds a sixth to the noise.
 #[test]
 fn rounding_is_part_of_the_noise() {
@@ -166,6 +250,7 @@ fn noise_is_as_accounted_for() {
     let weights = vec![0.5, 0.3, 0.2];
     let local = Local {
         precision: Precision::F64,
+        private: true,
         ..Local::fa_ld(Schedule::Constant(0.05), weights.clone(), 1, 0.6, Batch::Full)
     };
     let few = Local {
@@ -236,6 +321,29 @@ fn rows_that_are_drawn_one_by_one_stand_for_all() {
         assert!(z.abs() < 4.9, "{q}: {none} for {expected}");
     }
     assert!((spreads[0] / spreads[1] - 1.0).abs() < 0.05, "{spreads:?}");
+}
+
+/// How many rows an answer took is sent with it: as many as are expected, whatever the coins chose,
+/// which what is accounted for does not tell.
+#[test]
+fn how_many_rows_coins_choose_is_not_counted() {
+    let target = linear(prior(2), Placement::Server, 1.0);
+    let recipe = Recipe::Uplink(Uplink::sgld(STEP, Batch::Each(0.3)));
+    let target = recipe.check(target).unwrap();
+    let keys = Keys::simulation(Seed::new(5), 0);
+    let mut device = recipe.client(&target, ClientId(1), keys).unwrap();
+    for round in 0..50 {
+        let order = Order {
+            round,
+            task: Task::Estimate,
+            position: Some(Payload::Plain(&[0.25, 0.25], Precision::F32)),
+            reference: ReferencePoint::Keep,
+            control: None,
+            numbers: &[],
+        };
+        device.answer(&order);
+        assert_eq!(device.rows_evaluated(), 3 * (round + 1), "0.3 of 9 rows, rounded");
+    }
 }
 
 /// Control variates and walks are those of minibatches of one size.
@@ -323,6 +431,33 @@ fn answers_are_snapped_and_their_noise_is_private() {
     }
     assert_eq!(first, answer(Keys { public: Seed::new(9), private }));
     assert_ne!(first, answer(Keys { public, private: Seed::new(9) }));
+}
+
+/// A sum that is so large that noise would fall below its last bits says that it is large, and no
+/// more.
+#[test]
+fn a_sum_beyond_all_noise_is_cut_off() {
+    let split = gaussian(prior(2), Placement::Split(vec![0.5, 0.3, 0.2]), 0.7);
+    let private = Some(PrivateNoise { server_share: 0.0 });
+    let precision = Precision::F64;
+    let recipe = Recipe::Uplink(Uplink { private, precision, ..Uplink::lmc(STEP) });
+    let deviation = recipe.family().own_noise(3, 2, 0.7).unwrap()[0];
+    let most = deviation * 2f64.powi(45 - 10);
+    let keys = Keys::simulation(Seed::new(5), 0);
+    let mut device = recipe.client(&split, ClientId(0), keys).unwrap();
+    let x = [1e30, -1e25];
+    let order = Order {
+        round: 3,
+        task: Task::Estimate,
+        position: Some(Payload::Plain(&x, precision)),
+        reference: ReferencePoint::Keep,
+        control: None,
+        numbers: &[],
+    };
+    let answer = device.answer(&order).payload.values().to_vec();
+    for value in answer {
+        assert!((0.4 * most..1.01 * most).contains(&value.abs()), "{value} of {most}");
+    }
 }
 
 #[test]

@@ -205,6 +205,18 @@ impl Order<'_> {
         (self.round, u8::from(self.task != Task::Gradient))
     }
 
+    /// The largest of its numbers, whatever their signs.
+    pub fn largest(&self) -> f64 {
+        let reference = match &self.reference {
+            ReferencePoint::New(payload) => Some(payload),
+            ReferencePoint::Keep | ReferencePoint::Position => None,
+        };
+        let control = self.control.as_ref().map(|(payload, _)| payload);
+        let vectors = [self.position.as_ref(), reference, control];
+        let numbers = vectors.into_iter().flatten().flat_map(|payload| payload.values());
+        numbers.chain(self.numbers).fold(0.0, |most: f64, v| most.max(v.abs()))
+    }
+
     /// The first round whose random numbers this order leaves unused.
     pub fn end(&self) -> u64 {
         self.round.saturating_add(match self.task {

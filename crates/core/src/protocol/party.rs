@@ -29,6 +29,10 @@ pub fn kept_answers(dim: usize) -> u64 {
     ((4 << 20) / (16 * dim.max(1))).clamp(1, 256) as u64
 }
 
+/// A client that counts what it tells answers no order with larger numbers, which 32 bits do not
+/// hold: beyond, the sum of two products of a row may be no number, by what stands in the row.
+const FARTHEST: f64 = f32::MAX as f64;
+
 /// What the server wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -521,6 +525,10 @@ impl<D: Device> Client<D> {
             return Err(OrderRefusal::Unmasked);
         }
         if let Some(Allowance { most, told }) = &mut self.allowance {
+            let largest = order.largest();
+            if largest > FARTHEST {
+                return Err(OrderRefusal::Far { largest, most: FARTHEST });
+            }
             let asked = match order.task {
                 Task::Estimate
                 | Task::Walk { .. }

@@ -153,6 +153,17 @@ pub enum OrderRefusal {
          others to hide them behind: secure sums are made by `consilience join`, with certificates"
     )]
     Unmasked,
+    /// A point so far out that sums over rows may overflow there.
+    #[error(
+        "the order asks about a point with a coordinate of {largest:e}, beyond {most:e}: sums over \
+         rows could be no numbers there, and whether they are would tell a row"
+    )]
+    Far {
+        /// The largest coordinate, or number beside them.
+        largest: f64,
+        /// The limit.
+        most: f64,
+    },
     /// What the client may tell of its rows is told.
     #[error(
         "the order asks for {asked} releases, where {told} of {most} that the privacy budget \

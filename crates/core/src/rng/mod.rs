@@ -12,6 +12,7 @@ mod normal;
 mod rounds;
 mod subsets;
 
+pub(crate) use noise::half_of_four;
 pub use noise::{Addresses, Blend, Noise, SharedNoises};
 pub use rounds::Rounds;
 pub use subsets::Subsets;

@@ -22,6 +22,8 @@ pub struct Noise {
     lots: Lots,
     /// The noise `y` and room for the sum, where the seed is halved.
     bridge: Option<Box<(Lots, Vec<f64>)>>,
+    /// Room for halved sums of four, where a normal is one.
+    sums: Option<Vec<f64>>,
 }
 
 impl Noise {
@@ -29,28 +31,52 @@ impl Noise {
     pub fn new(seed: Seed, client: ClientId, dim: usize) -> Self {
         let lots = |purpose| Lots::new(seed, purpose, client, dim);
         let bridge = seed.halved.then(|| Box::new((lots(Purpose::Bridge), Vec::new())));
-        Noise { lots: lots(Purpose::Noise), bridge }
+        Noise { lots: lots(Purpose::Noise), bridge, sums: None }
+    }
+
+    /// The noise that keeps a client's rows private: of every normal half the sum of four, so that
+    /// no single one can be read off its last bits (Holohan and Braghin 2021). No seed halves it.
+    pub fn private(seed: Seed, client: ClientId, dim: usize) -> Self {
+        let lots = Lots::new(seed, Purpose::Privacy, client, 4 * dim);
+        Noise { lots, bridge: None, sums: Some(Vec::new()) }
+    }
+
+    /// How many coordinates there are.
+    fn dim(&self) -> usize {
+        if self.sums.is_some() { self.lots.dim / 4 } else { self.lots.dim }
     }
 
     /// The seed, where the noise of an iteration is what stands at its own address and no more: the
-    /// vector is long enough, and the seed is not halved.
+    /// vector is long enough, the seed is not halved, and nothing is summed.
     pub(crate) fn seed(&self) -> Option<Seed> {
-        (self.bridge.is_none() && self.lots.dim > GROUP).then_some(self.lots.seed)
+        let plain = self.bridge.is_none() && self.sums.is_none();
+        (plain && self.lots.dim > GROUP).then_some(self.lots.seed)
     }
 
     /// The coordinates, cut into stretches to be asked for one after the other.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let dim = self.lots.dim;
+        let dim = self.dim();
         (0..dim).step_by(STRETCH).map(move |start| start..dim.min(start + STRETCH))
     }
 
     /// The noise of an iteration in one of the stretches.
     #[inline]
     pub fn at(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
+        if self.sums.is_some() {
+            return self.sum(iteration, stretch);
+        }
         if self.bridge.is_none() {
             return self.lots.at(iteration, stretch);
         }
         self.half(iteration, stretch)
+    }
+
+    fn sum(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
+        let fours = self.lots.at(iteration, 4 * stretch.start..4 * stretch.end);
+        let Some(room) = &mut self.sums else { return fours };
+        room.clear();
+        room.extend(fours.as_chunks::<4>().0.iter().map(half_of_four));
+        room
     }
 
     fn half(&mut self, iteration: u64, stretch: Range<usize>) -> &[f64] {
@@ -68,11 +94,19 @@ impl Noise {
     /// many in all: for vectors that are a single stretch.
     #[inline]
     pub(crate) fn some_from(&mut self, iteration: u64, most: u64) -> &[f64] {
+        if self.sums.is_some() {
+            return self.sum(iteration, 0..self.lots.dim / 4);
+        }
         if self.bridge.is_none() {
             return self.lots.some_from(iteration, most);
         }
         self.half(iteration, 0..self.lots.dim)
     }
+}
+
+/// A normal of four: its last bits are those of none of them.
+pub(crate) fn half_of_four(four: &[f64; 4]) -> f64 {
+    0.5 * ((four[0] + four[1]) + (four[2] + four[3]))
 }
 
 /// Standard normals by address.
@@ -111,6 +145,9 @@ impl Lots {
             self.normals = vec![0.0; room];
         }
         if self.dim > GROUP {
+            if self.normals.len() < stretch.len() {
+                self.normals.resize(stretch.len(), 0.0); // four for one
+            }
             let normals = &mut self.normals[..stretch.len()];
             let place = self.seed.place(self.purpose, self.client, lot);
             blocks::normals(&place, (stretch.start / 16) as u32, stretch.len(), normals);
@@ -253,6 +290,13 @@ impl Blend {
         }
     }
 
+    /// The same, with the party's own part from where nobody else can compute it, as it must be to
+    /// keep rows private.
+    pub fn private(self) -> Self {
+        let Lots { seed, client, .. } = self.own.lots;
+        Blend { own: Noise::private(seed, client, self.dim), ..self }
+    }
+
     /// Make ready for walks from this iteration on, which others take as well.
     pub fn start(&mut self, iteration: u64) {
         self.since = iteration;
@@ -373,6 +417,32 @@ mod tests {
                 assert!((square / count - 1.0).abs() < 0.08, "{dim}: {}", square / count);
             }
             assert!((products / count).abs() < 0.06, "{dim}: {}", products / count);
+        }
+    }
+
+    /// In any dimension and order a private normal is half the sum of the four at its address.
+    #[test]
+    fn private_normals_are_halved_sums_of_four() {
+        for dim in [1, 3, 20, 63, 64, 65, 1024, 1025, 3000] {
+            let lots = || Lots::new(Seed::new(4), Purpose::Privacy, ClientId(2), 4 * dim);
+            let mut noise = Noise::private(Seed::new(4), ClientId(2), dim);
+            for iteration in [0, 1, 2, 70, 3] {
+                let found = whole(&mut noise, iteration);
+                let mut fours = Vec::new();
+                for start in (0..4 * dim).step_by(STRETCH) {
+                    let stretch = start..(4 * dim).min(start + STRETCH);
+                    let drawn = lots().at(iteration, stretch.clone()).to_vec();
+                    fours.extend_from_slice(&drawn[..stretch.len().min(drawn.len())]);
+                }
+                let fours = &fours[..4 * dim];
+                let expected: Vec<f64> =
+                    fours.chunks(4).map(|z| 0.5 * (z[0] + z[1] + (z[2] + z[3]))).collect();
+                assert_eq!(found, expected, "{dim}: {iteration}");
+                if dim <= STRETCH {
+                    assert_eq!(noise.some_from(iteration, 3), expected, "{dim}: {iteration}");
+                }
+            }
+            assert_eq!(noise.seed(), None, "nobody else draws it");
         }
     }
 

@@ -5,7 +5,7 @@ use super::Keys;
 use crate::compress::{Channel, Precision};
 use crate::privacy::Skellam;
 use crate::protocol::{Kind, Packed, Payload, Reply};
-use crate::rng::{ClientId, Purpose, Rounds, Seed};
+use crate::rng::{ClientId, Purpose, Rounds, Seed, half_of_four};
 
 /// Where a client's vectors leave it.
 #[derive(Debug)]
@@ -49,13 +49,43 @@ fn grid(deviation: f64) -> f64 {
     f64::from_bits(deviation.to_bits() & (0x7FF << 52)) / 1024.0
 }
 
+/// Puts what has noise on a grid of the noise's own: the last bits of a sum of doubles tell more of
+/// it than noise of any size hides (Mironov 2012).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Snap {
+    grid: f64,
+}
+
+impl Snap {
+    /// For noise of this deviation.
+    pub(super) fn of(deviation: f64) -> Snap {
+        Snap { grid: grid(deviation) }
+    }
+
+    /// The nearest multiple.
+    pub(super) fn nearest(self, noisy: f64) -> f64 {
+        (noisy / self.grid).round() * self.grid
+    }
+
+    /// Beyond this, sums are rounded to more than a hundredth of the grid, and a row that moves one
+    /// by little could move what is sent by much.
+    pub(super) fn most(self) -> f64 {
+        (1u64 << 45) as f64 * self.grid
+    }
+
+    /// A sum, with noise. One beyond [`Snap::most`] tells that alone: no row moves it by more than
+    /// before.
+    fn with_noise(self, sum: f64, noise: f64) -> f64 {
+        self.nearest(sum.clamp(-self.most(), self.most()) + noise)
+    }
+}
+
 /// Noise that nobody else can compute, added to whatever leaves.
 struct OwnNoise {
     /// `s_i`.
     deviation: f64,
-    /// What leaves is a multiple of this power of two, at most `2^-10 s_i`: the last bits of a sum
-    /// of doubles tell more of it than noise of any size hides (Mironov 2012).
-    grid: f64,
+    /// What leaves is a multiple of a power of two, at most `2^-10 s_i`.
+    snap: Snap,
     seed: Seed,
     client: ClientId,
     normals: Vec<f64>,
@@ -78,22 +108,21 @@ pub(super) fn add_noise(
     key.stream(Purpose::Privacy, client, round).normals(&mut normals);
     let sized = answer.iter_mut().zip(deviations);
     for ((value, deviation), four) in sized.zip(normals.as_chunks::<4>().0) {
-        let noisy = *value + deviation * 0.5 * ((four[0] + four[1]) + (four[2] + four[3]));
-        let grid = grid(*deviation);
-        *value = (noisy / grid).round() * grid;
+        *value = Snap::of(*deviation).with_noise(*value, deviation * half_of_four(four));
     }
 }
 
 impl OwnNoise {
-    /// Add the noise of a round. A normal here is half the sum of four, so that no single one can
-    /// be read off its last bits (Holohan and Braghin 2021).
+    /// Add the noise of a round: of every normal half the sum of four, as [`Noise::private`] has
+    /// it.
+    ///
+    /// [`Noise::private`]: crate::rng::Noise::private
     fn add(&mut self, round: u64, vector: &mut [f64]) {
         self.normals.resize(4 * vector.len(), 0.0);
         self.seed.stream(Purpose::Privacy, self.client, round).normals(&mut self.normals);
         for (value, four) in vector.iter_mut().zip(self.normals.as_chunks::<4>().0) {
-            let normal = 0.5 * ((four[0] + four[1]) + (four[2] + four[3]));
-            let noisy = *value + self.deviation * normal;
-            *value = (noisy / self.grid).round() * self.grid;
+            let noise = self.deviation * half_of_four(four);
+            *value = self.snap.with_noise(*value, noise);
         }
     }
 }
@@ -118,7 +147,7 @@ impl Encoder {
     pub(super) fn with_noise(self, id: ClientId, deviation: Option<f64>, keys: Keys) -> Self {
         let privacy = deviation.map(|deviation| OwnNoise {
             deviation,
-            grid: grid(deviation),
+            snap: Snap::of(deviation),
             seed: keys.private,
             client: id,
             normals: Vec::new(),

@@ -161,8 +161,8 @@ pub trait Family {
         })
     }
 
-    /// The same sampler, with clients that draw the Langevin noise themselves but for a share;
-    /// `None` where they do so in any case, or never.
+    /// The same sampler, with clients that draw the Langevin noise themselves but for a share, from
+    /// what nobody else knows; `None` where they do so in any case, or never.
     fn with_own_noise(&self, _server_share: f64) -> Option<Recipe> {
         None
     }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use super::super::Keys;
-use super::super::encoder::Encoder;
+use super::super::encoder::{Encoder, Snap};
 use super::Local;
 use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
@@ -12,7 +12,7 @@ use crate::model::Evaluator;
 use crate::protocol::{Device, Kind, Order, Payload, ReferencePoint, Reply, Task, Workspace};
 use crate::rng::{Blend, ClientId, Purpose, Rounds};
 use crate::snapshot::{SnapshotError, State, Visit};
-use crate::step::Schedule;
+use crate::step::{Schedule, noise_scale};
 use crate::target::{Site, Target};
 use crate::walk::{ControlVariate, Walk, WalkRoom};
 
@@ -41,6 +41,8 @@ pub struct Client {
     /// By which the reference point is known elsewhere, once that was asked for.
     mark: OnceLock<u64>,
     noise: Blend,
+    /// Where every step ends, where its noise keeps rows private.
+    snap: Option<Snap>,
     /// Room for the drift, and for what is sent.
     workspace: Option<Box<Workspace>>,
     /// The order that is being worked on: what it asks, in which round, and how far it is done.
@@ -89,6 +91,10 @@ impl Client {
             (1.0 - rho * rho) / p * recipe.noise.factor(recipe.average, recipe.weights.len());
         let control = Control { point: vec![0.0; d], gradient: vec![0.0; d] };
         let own = (keys.private, private_variance.sqrt());
+        let noise = Blend::new((keys.public, rho), own, id, d);
+        let noise = if recipe.private { noise.private() } else { noise };
+        // of every step, which are alike where a budget is kept
+        let moved = || noise_scale(recipe.step.largest(), target.temperature) * own.1;
         Client {
             site: target.site(id, recipe.batch.of(rows)),
             step: recipe.step,
@@ -105,7 +111,8 @@ impl Client {
             next: control,
             next_from: None,
             mark: OnceLock::new(),
-            noise: Blend::new((keys.public, rho), own, id, d),
+            noise,
+            snap: recipe.private.then(|| Snap::of(moved())),
             workspace: None,
             task: Task::Gradient,
             round: 0,
@@ -138,8 +145,10 @@ impl Client {
 
     /// How many steps from `k` on are taken with the same reference point, and draw their rows.
     fn prepare(&mut self, k: u64, end: u64) -> u64 {
+        // every step that is a release ends on the grid
+        let longest = if self.snap.is_some() { 1 } else { LONGEST_WALK };
         // not yet used, so from > k
-        let end = end.min(k + LONGEST_WALK).min(self.next_from.unwrap_or(u64::MAX));
+        let end = end.min(k + longest).min(self.next_from.unwrap_or(u64::MAX));
         let batch = self.site.for_walks().2;
         let end = end.min(k + (MOST_ROWS / batch.max(1)).max(1) as u64);
         let differences = self.reference.is_some();
@@ -193,7 +202,12 @@ impl Device for Client {
             Task::WalkAndShow { .. } | Task::Gradient => self.reference.is_some(),
             _ => false,
         };
-        ours && order.position.as_ref().is_none_or(kept_position)
+        // far out a step is rounded before its noise comes to it, by more than the noise hides
+        let near = |payload: &Payload<'_>| {
+            let most = self.snap.map_or(f64::INFINITY, Snap::most);
+            self.snap.is_none() || payload.values().iter().all(|x| x.abs() <= most)
+        };
+        ours && order.position.as_ref().is_none_or(|p| kept_position(p) && near(p))
     }
 
     #[inline(always)]
@@ -291,6 +305,9 @@ impl Device for Client {
 
     fn walked(&mut self) {
         if let (Stage::Walk { k, end }, 1..) = (self.stage, self.walking) {
+            if let Some(snap) = self.snap {
+                self.x.iter_mut().for_each(|x| *x = snap.nearest(*x));
+            }
             let points = if self.reference.is_some() { 2 } else { 1 };
             let batch = self.site.for_walks().2 as u64;
             self.site.count_rows(points * self.walking * batch);

@@ -75,6 +75,9 @@ pub struct Local {
     pub code: CodeChoice,
     /// How vectors cross the wire.
     pub precision: Precision,
+    /// Whether the clients' own noise keeps their rows private: then it is drawn and rounded as
+    /// what is released is.
+    pub private: bool,
 }
 
 /// When the clients of family B synchronise.
@@ -166,6 +169,7 @@ impl Local {
             up: None,
             code: CodeChoice::Auto,
             precision: Precision::F32,
+            private: false,
         }
     }
 
@@ -295,6 +299,11 @@ impl Family for Local {
         temperature: f64,
     ) -> Result<Vec<f64>, DataError> {
         check::own_noise(self, temperature)
+    }
+
+    /// The noise of a walk is its client's in any case.
+    fn with_own_noise(&self, _server_share: f64) -> Option<Recipe> {
+        Some(Recipe::Local(Local { private: true, ..self.clone() }))
     }
 
     /// With one step a round from where everybody stands, the mean of all is the step of family A,

@@ -103,5 +103,6 @@ fn recipe(row: &Row, make: &Ingredients<'_>) -> Recipe {
             .map(|c| (c.clone().at(precision), make.largest_rate(c))),
         code: make.code(),
         precision,
+        private: false,
     })
 }
