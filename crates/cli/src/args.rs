@@ -614,6 +614,12 @@ pub struct PlanCommand {
 pub struct PrivacyCommand {
     /// The config.
     pub config: PathBuf,
+    /// Also read the rows of this site, which are here, and say how many are longer than row_norm.
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
+    /// The site's file, where the config does not have its rows.
+    #[arg(long, value_name = "FILE", requires = "site")]
+    pub data: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -324,10 +324,12 @@ pub fn join(command: &JoinCommand) -> Result<(), Failure> {
     };
     match attended {
         Ok(farewell) => ended(&farewell),
-        Err(JoinError::Site(SiteError::Config(error))) => Err(Failure::Config(error)),
-        Err(JoinError::Site(error @ (SiteError::Refused(_) | SiteError::Disagree(_)))) => {
-            Err(Failure::Refused(error.to_string()))
+        Err(JoinError::Site(SiteError::Config(error) | SiteError::Stated(error))) => {
+            Err(Failure::Config(error))
         }
+        Err(JoinError::Site(
+            error @ (SiteError::Refused(_) | SiteError::Disagree(_) | SiteError::OtherRows(_)),
+        )) => Err(Failure::Refused(error.to_string())),
         Err(JoinError::Stopped) if goes_on => Err(Failure::Suspended(
             "This site was interrupted: start it again with the same command, and it goes on."
                 .into(),

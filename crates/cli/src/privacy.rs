@@ -1,9 +1,10 @@
-//! Print what a run would tell of one row, without reading any.
+//! Print what a run would tell of one row, without reading any but those of a site that asks.
 
 use std::fmt::Write;
 
 use consilience_engine::config::Config;
-use consilience_engine::privacy::{self, OncePlan, PrivacyPlan, Threat};
+use consilience_engine::privacy::{self, OncePlan, PrivacyPlan, Shortened, Threat};
+use consilience_engine::site::{LocalSite, Own, names};
 use serde_json::json;
 
 use crate::args::PrivacyCommand;
@@ -25,14 +26,30 @@ pub fn privacy(command: &PrivacyCommand) -> Result<(), Failure> {
         return say(&text);
     }
     let plan = privacy::of_config(&config)?;
+    let shortened = command.site.as_deref().map(|site| read(&config, site, command)).transpose()?;
     if command.json {
-        return say(&format!("{:#}\n", json!({ "refused": refused, "plan": plan })));
+        let all = json!({ "refused": refused, "plan": plan, "shortened": shortened });
+        return say(&format!("{all:#}\n"));
     }
-    say(&told(&plan))
+    let text = told(&plan);
+    let Some(shortened) = shortened else { return say(&format!("{text}No rows were read.\n")) };
+    let site = command.site.as_deref().unwrap_or_default();
+    say(&format!("{text}At {site}, which alone should know: {shortened}.\n"))
+}
+
+/// How many rows of one site are longer than they may be.
+fn read(config: &Config, site: &str, command: &PrivacyCommand) -> Result<Shortened, Failure> {
+    let names = names(config)?;
+    let Some(index) = names.iter().position(|name| name == site) else {
+        let all = names.join(", ");
+        return Err(Failure::Other(format!("the config has no site \"{site}\": there are {all}")));
+    };
+    let own = command.data.clone().map_or(Own::Stated, Own::File);
+    Ok(LocalSite::open(config, index, &own)?.shortened().unwrap_or_default())
 }
 
 /// What is said at the end of every plan.
-const READ: &str = "No rows were read: that delta is below one over the rows of every site is \
+const READ: &str = "That delta is below one over the rows of every site is \
     checked when the run starts.\nSites keep the budget in runs that they `join`, and count what \
     they tell; a run in one process draws the noise from the config's seed, and keeps nothing \
     private.";

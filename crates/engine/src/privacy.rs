@@ -7,12 +7,12 @@ use consilience_core::privacy::{
     SecureSum,
 };
 use consilience_core::sampler::registry::Axis;
-use consilience_core::sampler::{Batch, Recipe};
+use consilience_core::sampler::{Batch, Curvatures, Recipe};
 use consilience_core::step::Schedule;
 use serde::Serialize;
 
 use crate::config::{
-    Config, ConfigError, FieldLocation, ModelConfig, PrivacyConfig, Source, Start,
+    Config, ConfigError, FieldLocation, ModelConfig, PriorConfig, PrivacyConfig, Source, Start,
 };
 use crate::plan;
 use crate::problem::Problem;
@@ -23,22 +23,48 @@ use crate::warnings::{Code, Warning};
 /// No budget is asked to allow more releases than this.
 const MOST_RELEASES: u64 = 10_000_000;
 
-/// Shorten every row that is longer than `most` to that length. How many there were is known to the
-/// site alone.
-pub(crate) fn shorten(cells: &mut [f64], columns: usize, most: f64) {
+/// How many of a site's rows were shortened: for the site alone, which could tell a row by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Shortened {
+    /// How many.
+    pub rows: u64,
+    /// Of how many.
+    pub of: u64,
+    /// How long the longest was.
+    pub longest: f64,
+}
+
+impl std::fmt::Display for Shortened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Shortened { rows, of, longest } = self;
+        write!(
+            f,
+            "{rows} of {of} rows are longer than privacy.row_norm, and are shortened to it; "
+        )?;
+        write!(f, "the longest has the length {longest:.4}")
+    }
+}
+
+/// Shorten every row that is longer than `most` to that length.
+pub(crate) fn shorten(cells: &mut [f64], columns: usize, most: f64) -> Shortened {
+    let mut told = Shortened::default();
     for row in cells.chunks_exact_mut(columns) {
+        told.of += 1;
         // The length without overflow; what is not finite is refused when the model is built.
         let largest = row.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
         if largest == 0.0 || !largest.is_finite() {
             continue;
         }
         let length = largest * row.iter().map(|v| (v / largest).powi(2)).sum::<f64>().sqrt();
+        told.longest = told.longest.max(length);
         if length > most {
+            told.rows += 1;
             // A little shorter than asked for, so that rounding does not make it longer.
             let factor = most / length * (1.0 - 1e-14);
             row.iter_mut().for_each(|v| *v *= factor);
         }
     }
+    told
 }
 
 /// Something that stands against a private run.
@@ -219,8 +245,8 @@ impl PrivacyReport {
                 ("surveys, control variates, coded columns", EXACT),
                 ("potentials of draws (lp), calibration, influence of sites, model checks", EXACT),
                 (
-                    "how many rows were shortened or clipped",
-                    "it is known to the site alone, which could tell a row by it",
+                    "how many rows were shortened",
+                    "it is told at the site alone, which could tell a row by it",
                 ),
             ],
             assumed: [
@@ -274,6 +300,16 @@ pub fn of_config(config: &Config) -> Result<PrivacyPlan, ConfigError> {
 /// server.
 pub(crate) fn check_run(config: &Config, problem: &Problem) -> Result<f64, ConfigError> {
     let rows = problem.target.clients.iter().map(|client| client.rows() as u64).collect();
+    if let Some(most) = config.privacy.as_ref().and_then(|privacy| privacy.rows) {
+        let all: u64 = problem.target.clients.iter().map(|client| client.rows() as u64).sum();
+        if all > most {
+            let problem = format!(
+                "the sites have {all} rows together, and the config says at most {most}: a step by \
+                 that bound may be too large"
+            );
+            return Err(complain(config, "privacy.rows", problem, "state a larger number"));
+        }
+    }
     let facts = Facts { clients: &problem.clients, rows: Some(rows), dim: problem.target.dim() };
     let plan = planned(config, &facts)?;
     let counted = if plan.once.is_none() { &plan.sites[..] } else { &[] };
@@ -415,6 +451,55 @@ pub(crate) fn applied(config: &Config, recipe: Recipe, dim: usize) -> Result<Rec
     Ok(family.with_own_noise(server_share(privacy, &recipe, dim)).unwrap_or(recipe.clone()))
 }
 
+/// The curvature of the prior, the least and the largest, where it has one.
+fn prior_curvature(config: &Config) -> Option<(f64, f64)> {
+    match &config.target.prior {
+        PriorConfig::Flat => Some((0.0, 0.0)),
+        PriorConfig::Gaussian(variances) => {
+            let most = variances.iter().copied().fold(0.0, f64::max);
+            let least = variances.iter().copied().fold(f64::INFINITY, f64::min);
+            Some((1.0 / most, 1.0 / least))
+        }
+        PriorConfig::Groups { .. }
+        | PriorConfig::Laplace(_)
+        | PriorConfig::Usual
+        | PriorConfig::Named { .. } => None,
+    }
+}
+
+/// The largest curvature that the posterior of so many rows can have, whatever stands in them:
+/// `l R^2 N` and the prior's.
+fn largest_curvature(config: &Config, rows: u64) -> Option<f64> {
+    let (Some(privacy), ModelConfig::Rows { kind, .. }) = (&config.privacy, &config.target.model)
+    else {
+        return None;
+    };
+    let each = kind.row_curvature(privacy.row_norm)?;
+    Some(each * rows as f64 + prior_curvature(config)?.1)
+}
+
+/// The step of a private run that leaves it open: the cautious one for the largest curvature that
+/// as many rows as the config states can have. No row moves it.
+pub(crate) fn public_step(config: &Config) -> Option<f64> {
+    let rows = config.privacy.as_ref()?.rows?;
+    let row = config.sampler.row;
+    let (by_rows, compressed) =
+        (config.sampler.weights_by_rows, config.sampler.settings.compress.is_some());
+    if by_rows || compressed || !row.has_step() || row.needs_optimum || row.family.needs_shape {
+        return None;
+    }
+    let b = site::names(config).ok()?.len();
+    let smoothness = largest_curvature(config, rows)?;
+    let recipe = row.recipe(Schedule::Constant(1.0), &plan::settings(config, b), b, 1, None);
+    if recipe.family().is_exact() {
+        return None; // its steps are no Langevin steps
+    }
+    // All rows may be at one site.
+    let local_smoothness = vec![smoothness; b];
+    let found = Curvatures { dim: 1, smoothness, local_smoothness: &local_smoothness };
+    Some(recipe.family().cautious_step(found))
+}
+
 /// A secure sum of gradients by this config.
 struct Summed {
     sum: SecureSum,
@@ -475,7 +560,9 @@ fn stated(config: &Config, facts: &Facts<'_>) -> Result<(Recipe, f64), PrivacyRe
     let Some(Schedule::Constant(step)) = config.sampler.step else {
         let problem = "a step that is left open is found by surveys, which are exact functions of \
                        rows; one that decreases changes the noise";
-        return Err(refuse("sampler.step", problem.into(), "state a constant step"));
+        let fix = "state a constant step; or leave it open without a compressor, and state the most \
+                   rows that all sites have together, e.g. privacy.rows = 10000, and a gaussian prior";
+        return Err(refuse("sampler.step", problem.into(), fix));
     };
     let b = facts.clients.len();
     let mut settings = plan::settings(config, b);
@@ -722,7 +809,8 @@ fn draws_noise(config: &Config) -> bool {
     }
     let recipe =
         config.sampler.row.recipe(Schedule::Constant(1e-3), &plan::settings(config, 2), 2, 1, None);
-    recipe.family().with_own_noise(0.0).is_some()
+    let family = recipe.family();
+    family.with_own_noise(0.0) != family.with_own_noise(0.5)
 }
 
 /// The share of a site's rows in a minibatch, and how they are drawn.
@@ -1007,7 +1095,9 @@ mod tests {
     #[test]
     fn long_rows_are_shortened_and_short_ones_left_alone() {
         let mut cells = vec![3.0, 4.0, 0.3, -0.4, 0.0, 0.0, 3e200, 4e200];
-        shorten(&mut cells, 2, 2.5);
+        let told = shorten(&mut cells, 2, 2.5);
+        assert_eq!((told.rows, told.of), (2, 4));
+        assert!((told.longest / 5e200 - 1.0).abs() < 1e-12, "{told:?}");
         for (found, expected) in cells.iter().zip([1.5, 2.0, 0.3, -0.4, 0.0, 0.0, 1.5, 2.0]) {
             assert!((found - expected).abs() < 1e-12, "{cells:?}");
         }

@@ -28,7 +28,7 @@ use crate::data::{
 use crate::encoding::Encoding;
 use crate::models::{self, Explains, Observed, RowModel};
 use crate::numbers::{self, Numbers};
-use crate::privacy;
+use crate::privacy::{self, Shortened};
 use crate::problem::{CodedSummary, Kinds, SiteRows, TableFacts};
 use crate::suggest::suggest;
 use crate::warnings::Warning;
@@ -49,7 +49,7 @@ enum Data {
     /// A table that the sites encode alike.
     Table(Box<(Study, Table)>),
     /// Numbers that need no encoding.
-    Numbers { columns: Vec<String>, potential: Arc<dyn Model> },
+    Numbers { columns: Vec<String>, potential: Arc<dyn Model>, shortened: Option<Shortened> },
     /// A table that a formula codes, alike at all sites.
     Coded(Box<CodedTable>),
     /// A model that the site brings.
@@ -411,6 +411,11 @@ impl LocalSite {
         &self.name
     }
 
+    /// How many of its rows were shortened, where the config bounds them: for its own screen.
+    pub fn shortened(&self) -> Option<Shortened> {
+        if let Data::Numbers { shortened, .. } = &self.data { *shortened } else { None }
+    }
+
     /// What it says of itself.
     pub fn introduce(&self, config: &Config) -> Result<Introduction, ConfigError> {
         Ok(match &self.data {
@@ -421,7 +426,7 @@ impl LocalSite {
                 };
                 Introduction::Table(study.report(self.index, table).map_err(complain)?)
             }
-            Data::Numbers { columns, potential } => {
+            Data::Numbers { columns, potential, .. } => {
                 Introduction::Numbers { columns: columns.clone(), rows: potential.rows() as u64 }
             }
             Data::Coded(table) => table.introduce(),
@@ -489,7 +494,7 @@ impl LocalSite {
                 let table = read_numbers(config, client, &Own::Stated)?;
                 let bound = config.privacy.as_ref().map(|privacy| privacy.row_norm);
                 let plain = features(&table, client, *intercept, bound);
-                let (_, design, labels, _) = plain.map_err(|(problem, _)| complain(problem))?;
+                let (_, design, labels, ..) = plain.map_err(|(problem, _)| complain(problem))?;
                 (design, labels)
             }
             _ => return Ok(None),
@@ -712,6 +717,7 @@ fn gaussian(config: &Config, client: &GaussianClient, own: &Own) -> Result<Data,
     Ok(Data::Numbers {
         columns: (1..=client.mean.len()).map(|k| format!("x{k}")).collect(),
         potential: Arc::new(gaussian),
+        shortened: None,
     })
 }
 
@@ -730,9 +736,10 @@ fn rows(
         _ => None,
     };
     let bound = config.privacy.as_ref().map(|privacy| (privacy.row_norm, privacy.slope));
-    let (columns, potential) = build_client(&table, client, kind, (intercept, bound), file)
-        .map_err(|(problem, fix)| complain(problem, &fix))?;
-    Ok(Data::Numbers { columns, potential })
+    let (columns, potential, shortened) =
+        build_client(&table, client, kind, (intercept, bound), file)
+            .map_err(|(problem, fix)| complain(problem, &fix))?;
+    Ok(Data::Numbers { columns, potential, shortened })
 }
 
 /// The table of a client with plain numbers.
@@ -756,9 +763,10 @@ fn read_numbers(config: &Config, client: &RowsClient, own: &Own) -> Result<Numbe
     })
 }
 
-type Built = (Vec<String>, Arc<dyn Model>);
+type Built = (Vec<String>, Arc<dyn Model>, Option<Shortened>);
 
-/// One client's potential and its columns' names, or a problem and its fix.
+/// The names of one client's columns, its potential and how many rows were shortened for it; or a
+/// problem and its fix.
 fn build_client(
     table: &Numbers,
     client: &RowsClient,
@@ -770,9 +778,9 @@ fn build_client(
     let data = |e: DataError| (e.to_string(), "correct the client's rows".to_owned());
     if kind.row().explains == Explains::Nothing {
         let design = Design::dense(table.cells.clone(), table.columns).map_err(data)?;
-        return Ok((names, kind.potential(design, Vec::new()).map_err(data)?));
+        return Ok((names, kind.potential(design, Vec::new()).map_err(data)?, None));
     }
-    let (columns, design, labels, response) =
+    let (columns, design, labels, response, shortened) =
         features(table, client, intercept, bound.map(|(row_norm, _)| row_norm))?;
     if let Some((row, label)) = labels.iter().enumerate().find(|(_, y)| !kind.accepts(**y)) {
         let line = file.and_then(|file| Some((file, numbers::line_of(file, row + 1)?)));
@@ -788,11 +796,12 @@ fn build_client(
         Some((_, slope)) => kind.bounded(slope, design, labels),
         None => kind.potential(design, labels),
     };
-    Ok((columns, potential.map_err(data)?))
+    Ok((columns, potential.map_err(data)?, shortened))
 }
 
-/// The names of the columns of plain numbers, their design, the response, and which column it is.
-type Plain = (Vec<String>, Design, Vec<f64>, usize);
+/// The names of the columns of plain numbers, their design, the response, which column it is, and
+/// how many rows were shortened.
+type Plain = (Vec<String>, Design, Vec<f64>, usize, Option<Shortened>);
 
 /// Columns as they are, perhaps with ones before them and rows held to a norm; or a problem and its
 /// fix.
@@ -836,9 +845,7 @@ fn features(
     if intercept {
         columns.insert(0, "intercept".into());
     }
-    if let Some(row_norm) = bound {
-        privacy::shorten(&mut features, columns.len(), row_norm);
-    }
+    let shortened = bound.map(|row_norm| privacy::shorten(&mut features, columns.len(), row_norm));
     let design = Design::dense(features, columns.len()).map_err(data)?;
-    Ok((columns, design, labels, response))
+    Ok((columns, design, labels, response, shortened))
 }

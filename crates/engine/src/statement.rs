@@ -171,6 +171,7 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
         poisson,
         hot,
         expect_curvature: _, // it changes nothing that is run
+        rows,
         place: _,
     } = stated;
     let neighbour = match neighbour {
@@ -199,6 +200,9 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
     }
     if *hot {
         lines.push(("privacy, heat of rounding".into(), "draws are wanted whatever it is".into()));
+    }
+    if let Some(rows) = rows {
+        lines.push(("privacy: rows of all sites, at most".into(), rows.to_string()));
     }
     if *secure_sum {
         lines.push(("privacy, the server sees".into(), "the sum of all answers".into()));

@@ -5,7 +5,7 @@
 //! choose a test of one world against the other, the other half try it: at every epsilon the power
 //! of the test less `exp(epsilon)` times its size is at most `delta(epsilon)`. Bounds of Clopper
 //! and Pearson make this fail by chance once in a million. Planted bugs of `mutants.toml` (noise
-//! halved, rows not shortened, twice as many rows drawn) are far beyond.
+//! halved or a fifth too small, rows not shortened, twice as many rows drawn) are beyond.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic, and shows its numbers
 
 use consilience_core::privacy::{Composition, Release, Sampling, gaussian_delta, nearest};
@@ -17,8 +17,9 @@ use consilience_engine::plan::Plan;
 use consilience_engine::privacy::of_config;
 use consilience_engine::problem::Problem;
 
-/// Answers of each world.
+/// Answers of each world: noise of half the size is noticed, and with more noise a fifth too small.
 const TRIALS: usize = 4000;
+const MANY: usize = 20_000;
 /// Where the curve is tried.
 const EPSILONS: [f64; 5] = [0.0, 0.25, 0.5, 1.0, 2.0];
 /// Of one bound: 10 tests with two bounds each fail once in a million.
@@ -43,12 +44,12 @@ fn config(sampler: &str, canary: &str) -> Config {
     Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text }).unwrap()
 }
 
-/// What a site answers to an order, in each trial of one world.
-fn answers(config: &Config, world: u64, task: Task, far: bool) -> Vec<Vec<f64>> {
+/// What a site answers to an order, in each of so many trials of one world.
+fn answers(trials: usize, (config, world): (&Config, u64), task: Task, far: bool) -> Vec<Vec<f64>> {
     let problem = Problem::new(config).unwrap();
     let plan = Plan::new(config, &problem).unwrap();
     let format = plan.recipe.family().precision();
-    (0..TRIALS as u64)
+    (0..trials as u64)
         .map(|trial| {
             let keys = Keys::simulation(Seed::new(7 + world), trial as u32);
             let mut device = plan.recipe.client(&plan.target, ClientId(0), keys).unwrap();
@@ -103,7 +104,8 @@ fn most(k: usize, n: usize, logs: &[f64]) -> f64 {
 /// The largest excess of what is measured over what is claimed: above 0 the claim is broken. And
 /// what is measured without the bounds' margins, which shows that the test sees the row at all.
 fn audit(worlds: &[Vec<Vec<f64>>; 2], claimed: impl Fn(f64) -> f64) -> (f64, f64) {
-    let half = TRIALS / 2;
+    let trials = worlds[0].len();
+    let half = trials / 2;
     let dim = worlds[0][0].len();
     // The direction in which the first halves differ most, coordinate by coordinate.
     let mean = |world: &[Vec<f64>], k: usize| {
@@ -135,8 +137,8 @@ fn audit(worlds: &[Vec<Vec<f64>>; 2], claimed: impl Fn(f64) -> f64) -> (f64, f64
             };
             let tried = scores[null][..half].iter().chain(&scores[other][..half]).step_by(20);
             let at = tried.map(|s| sign * s).max_by(|a, b| gain(*a).total_cmp(&gain(*b))).unwrap();
-            let hits = above(other, half..TRIALS, at);
-            let alarms = above(null, half..TRIALS, at);
+            let hits = above(other, half..trials, at);
+            let alarms = above(null, half..trials, at);
             let sure = least(hits, half, &logs) - epsilon.exp() * most(alarms, half, &logs);
             excess = excess.max(sure - claimed(epsilon));
             power = power.max(gain(at));
@@ -161,11 +163,11 @@ fn claimed(config: &Config) -> impl Fn(f64) -> f64 + use<> {
 }
 
 fn hold(name: &str, sampler: &str, task: Task) {
-    hold_to(name, CANARIES.map(|canary| config(sampler, canary)), task);
+    hold_to(name, TRIALS, CANARIES.map(|canary| config(sampler, canary)), task);
 }
 
-fn hold_to(name: &str, configs: [Config; 2], task: Task) {
-    let worlds = [0, 1].map(|w| answers(&configs[w], w as u64, task, true));
+fn hold_to(name: &str, trials: usize, configs: [Config; 2], task: Task) {
+    let worlds = [0, 1].map(|w| answers(trials, (&configs[w], w as u64), task, true));
     let claim = claimed(&configs[0]);
     let (excess, power) = audit(&worlds, &claim);
     println!("{name}: {excess:.3} beyond the claim, {power:.3} of {:.3}", claim(0.0));
@@ -180,6 +182,15 @@ fn gradients_tell_no_more_than_is_claimed() {
     let run = "[run]\nchains = 1\niterations = 1\n";
     let sampler = format!("[sampler]\nname = \"lmc\"\nstep = 0.0625\n{run}");
     hold("full batches", &sampler, Task::Estimate);
+}
+
+/// The same with so many answers that noise which is a fifth too small would be noticed.
+#[test]
+fn gradients_have_all_of_the_noise_that_is_claimed() {
+    let run = "[run]\nchains = 1\niterations = 1\n";
+    let sampler = format!("[sampler]\nname = \"lmc\"\nstep = 0.0625\n{run}");
+    let configs = CANARIES.map(|canary| config(&sampler, canary));
+    hold_to("full batches, often", MANY, configs, Task::Estimate);
 }
 
 /// A fifth of ten rows, whose sum is five times as large: the row is there once in five, and then
@@ -205,7 +216,7 @@ fn rows_drawn_one_by_one_tell_no_more_than_is_claimed() {
             let text = config(&sampler, canary).source.text + &more;
             Config::parse(Source { file: "run.toml".into(), folder: ".".into(), text }).unwrap()
         });
-        hold_to(&format!("one by one, {neighbour}"), configs, Task::Estimate);
+        hold_to(&format!("one by one, {neighbour}"), TRIALS, configs, Task::Estimate);
     }
 }
 
@@ -232,8 +243,8 @@ fn a_release_tells_no_more_than_is_claimed() {
     let plan = of_config(&configs[0]).unwrap();
     let mu = plan.once.unwrap().mu[1];
     assert!((1.5..2.5).contains(&mu), "{mu}");
-    let worlds =
-        [0, 1].map(|w| answers(&configs[w], w as u64, Task::Release { numbers: 5 }, false));
+    let task = Task::Release { numbers: 5 };
+    let worlds = [0, 1].map(|w| answers(TRIALS, (&configs[w], w as u64), task, false));
     let claim = |epsilon: f64| gaussian_delta(mu, epsilon);
     let (excess, power) = audit(&worlds, claim);
     println!("a release: {excess:.3} beyond the claim, {power:.3} of {:.3}", claim(0.0));

@@ -158,6 +158,45 @@ fn what_tells_more_is_refused_by_its_field() {
     assert_eq!(refusals(&open)[0].field, "privacy");
 }
 
+/// A step that is left open follows from how curved so many rows can be at most, which no row moves:
+/// l R^2 N and the prior, with l = 1/4, 1/2 and 1/variance.
+#[test]
+fn a_step_that_is_left_open_follows_from_public_bounds() {
+    let open = GOOD.replace("step = 1e-4\n", "") + "rows = 1000\n";
+    let linear = "model = \"linear\"\nnoise_variance = 0.5";
+    let linear = open.replace("model = \"logistic\"", linear) + "slope = 1.5\n";
+    let softmax = open.replace("\"logistic\"", "\"softmax\"\nclasses = 3");
+    for (text, l) in [(&open, 0.25), (&softmax, 0.5), (&linear, 2.0)] {
+        let config = read(text).unwrap();
+        let curvature = l * 4.0 * 1000.0 + 0.5;
+        let step = config.sampler.step.unwrap().largest();
+        assert!((step * curvature - 0.05).abs() < 1e-12, "{l}: {step}");
+        assert!(refusals(&config).is_empty(), "{l}: {:?}", refusals(&config));
+        // and is the one that runs, whatever the rows are
+        let planned = Plan::new(&config, &Problem::new(&config).unwrap()).unwrap();
+        assert_eq!(planned.step().largest(), step);
+    }
+    // The steepest rows that may be: a step that contracts.
+    let other = open.replace("[0.2, 1.0, 1], [-1.1, 0.3, 0]", "[90.0, 1.0, 1], [90.0, 0.3, 0]");
+    assert_ne!(other, open);
+    let steps = [&open, &other].map(|text| read(text).unwrap().sampler.step);
+    assert_eq!(steps[0], steps[1]);
+    let few = read(&open.replace("rows = 1000\n", "rows = 6\n")).unwrap();
+    let error = Plan::new(&few, &Problem::new(&few).unwrap()).err().unwrap();
+    assert!(error.field == "privacy.rows" && error.problem.contains("7 rows"), "{error}");
+    // Where there is no bound the step must be stated.
+    for (find, with) in [
+        ("law = \"gaussian\"\nvariance = 2.0", "law = \"laplace\"\nscale = 1.0"),
+        ("name = \"lmc\"", "name = \"qlsd\"\ncompress = \"qsgd(16)\""),
+    ] {
+        let text = open.replace(find, with);
+        assert_ne!(text, open);
+        let told = refusals(&read(&text).unwrap());
+        let word = told.iter().any(|t| t.field == "sampler.step" && t.fix.contains("privacy.rows"));
+        assert!(word, "{told:?}");
+    }
+}
+
 /// Linear regression is clipped where a slope is stated: far from the line every row pulls alike.
 #[test]
 fn slopes_are_held_within_their_bound() {

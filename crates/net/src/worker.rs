@@ -42,13 +42,20 @@ const HASH_SHOWN: usize = 12;
 /// The file of a site's state that has the hash of its rows.
 const ROWS: &str = "rows.sha256";
 
-/// Why a site takes no part, or no more.
+/// Why a site takes no part, or no more: for whoever runs the site. The server hears
+/// [`SiteError::told`].
 #[derive(Debug, Error)]
 pub enum SiteError {
-    /// The config or the data is wrong.
+    /// The data is wrong, or does not go with the config.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The server and the site do not mean the same.
+    /// The server's config is wrong, whatever the site's rows are.
+    #[error(transparent)]
+    Stated(ConfigError),
+    /// The rows are others than when the site joined first.
+    #[error("{0}")]
+    OtherRows(String),
+    /// The server and the site do not mean the same. No word of this is made of rows.
     #[error("{0}")]
     Disagree(String),
     /// The server turns the site away.
@@ -70,6 +77,31 @@ pub enum SiteError {
     Data(#[from] consilience_core::error::DataError),
 }
 
+impl SiteError {
+    /// What the server is told. What is wrong with rows is said by its kind alone: a server that
+    /// states the model could choose what a longer text gives away.
+    pub fn told(&self) -> String {
+        const WHERE: &str = "what it is stands on its own screen and in its log";
+        match self {
+            SiteError::Config(_) => format!(
+                "its data cannot be read, or does not go with what the config states: {WHERE}"
+            ),
+            SiteError::OtherRows(_) => "its rows, as the config codes them, have changed since it \
+                joined this run: give it back the rows and the config that it had, or start the \
+                run anew"
+                .into(),
+            SiteError::Model { .. } => {
+                format!("its model gave no answer, or one that is no number: {WHERE}")
+            }
+            SiteError::Data(_) => format!("its part of the sampler cannot be made: {WHERE}"),
+            SiteError::Store(error) => error.told(),
+            SiteError::Stated(_) | SiteError::Disagree(_) | SiteError::Refused(_) => {
+                self.to_string()
+            }
+        }
+    }
+}
+
 /// What a site brings.
 #[derive(Clone, Debug)]
 pub struct Brings {
@@ -87,7 +119,7 @@ pub struct Brings {
     /// Whether the server may know its noise.
     pub allows_simulation: bool,
     /// What it may tell of one row in all its runs together: epsilon and delta. Without it, it
-    /// takes no part in runs that have a privacy budget.
+    /// takes no part in runs that have a privacy budget; with it, in no others.
     pub budget: Option<(f64, f64)>,
     /// What it signs the agreement with, and by what other sites know that a key is this site's:
     /// without it, it takes no part in runs with a secure sum.
@@ -110,6 +142,21 @@ impl Brings {
             budget: None,
             papers: None,
             shows: None,
+        }
+    }
+
+    /// Refuse a run without a privacy budget where the site has one for all its runs: nothing that
+    /// it would be asked for has noise of its own, and nothing would be counted.
+    fn keeps_budget(&self, config: &Config, simulation: bool) -> Result<(), SiteError> {
+        match (&config.privacy, self.budget) {
+            (Some(_), _) => self.can_keep_count(simulation),
+            (None, None) => Ok(()),
+            (None, Some((epsilon, delta))) => Err(SiteError::Disagree(format!(
+                "this site has a budget of epsilon {epsilon}, delta {delta:e} for all its runs \
+                 (--budget; in Python and with Flower budget), and the server's config has no \
+                 [privacy]: the run would be told exact functions of its rows, uncounted. Have \
+                 [privacy] stated in the config; or join without a budget"
+            ))),
         }
     }
 
@@ -275,7 +322,7 @@ impl Worker {
 
     /// What a site says that takes no part.
     pub fn decline(error: &SiteError) -> Frame {
-        Frame::words(ASIDE, &Tell::Refused(error.to_string()))
+        Frame::words(ASIDE, &Tell::Refused(error.told()))
     }
 
     /// Do what a frame asks.
@@ -353,11 +400,9 @@ impl Worker {
             folder: ".".into(),
             text: welcome.config.clone(),
         };
-        let config = Config::parse(source)?;
-        if config.privacy.is_some() {
-            self.brings.can_keep_count(welcome.simulation)?;
-        }
-        let names = names(&config)?;
+        let config = Config::parse(source).map_err(SiteError::Stated)?;
+        self.brings.keeps_budget(&config, welcome.simulation)?;
+        let names = names(&config).map_err(SiteError::Stated)?;
         if names.get(welcome.index) != Some(&self.brings.site) {
             return disagree(format!(
                 "the server takes this site for number {} of {}",
@@ -366,6 +411,9 @@ impl Worker {
             ));
         }
         let local = LocalSite::open(&config, welcome.index, &self.brings.data)?;
+        if let Some(shortened) = local.shortened().map(|shortened| shortened.to_string()) {
+            info!("{shortened} (the server is not told)");
+        }
         info!(run = %welcome.run, sites = names.len(), protocol = welcome.protocol,
             server = %welcome.version, "welcomed");
         self.run = Some(Run {
@@ -435,7 +483,7 @@ impl Worker {
                      lost what it said in them: the run must start anew"
                 )))
             }
-            Some(refusal @ OrderRefusal::Spent { .. }) => {
+            Some(refusal @ (OrderRefusal::Spent { .. } | OrderRefusal::Far { .. })) => {
                 Err(SiteError::Disagree(refusal.to_string()))
             }
             Some(refusal) => {
@@ -643,7 +691,7 @@ impl Run {
         let failed = |error| StoreError::Io { file: folder.display().to_string(), error };
         let mut disk = Folder::open(&folder).map_err(StoreError::opening(&folder))?;
         match disk.read(ROWS).map_err(failed)? {
-            Some(then) if then != now.as_bytes() => Err(SiteError::Disagree(format!(
+            Some(then) if then != now.as_bytes() => Err(SiteError::OtherRows(format!(
                 "the rows of site \"{}\", as the config codes them, are not those that it joined \
                  this run with (their SHA-256 was {}..., and is {}...): the draws would be of \
                  neither. Give it back the rows and the config that it had, or start the run anew",
@@ -819,7 +867,8 @@ impl Run {
         }
         let index = self.welcome.index;
         let rows = target.clients[index].rows() as u64;
-        Ok(Some(privacy::allowance(&self.config, recipe, index, rows, target.dim())?))
+        let allowed = privacy::allowance(&self.config, recipe, index, rows, target.dim());
+        Ok(Some(allowed.map_err(SiteError::Stated)?)) // by the number of rows, which all know
     }
 
     /// Whether nobody may see more of this site's answers than the sum of all.
@@ -837,7 +886,8 @@ impl Run {
         let Some(papers) = &brings.papers else {
             return disagree(
                 "the run has a secure sum, and this site has no certificate by which the others \
-                 could know its key: join with --certs",
+                 could know its key: join with --certs (in Python certs=..., with Flower the \
+                 node's certs)",
             );
         };
         brings.can_keep_count(self.welcome.simulation)?;

@@ -10,8 +10,8 @@ use common::config;
 use consilience_engine::site::{LocalSite, Own, agree, names};
 use consilience_engine::statement;
 use consilience_net::frame::{ASIDE, Frame};
-use consilience_net::talk::{Instruction, PROTOCOL, Welcome};
-use consilience_net::worker::{Brings, Did, Worker};
+use consilience_net::talk::{Instruction, PROTOCOL, Tell, Welcome};
+use consilience_net::worker::{Brings, Did, SiteError, Worker};
 
 const CONFIG: &str = "seed = 5\nseeds = \"simulation\"\n[target]\nmodel = \"linear\"\n\
     noise_variance = 1.0\nprior = { law = \"gaussian\", variance = 4.0 }\n\
@@ -20,7 +20,7 @@ const CONFIG: &str = "seed = 5\nseeds = \"simulation\"\n[target]\nmodel = \"line
 const ROWS: &str = "dose,effect\n0.5,1.25\n1.0,2.0\n-0.75,0.5\n";
 
 /// Join as `north` with these rows, and hear what all agree on.
-fn join(rows: &str, state: Option<&Path>) -> Result<(), String> {
+fn join(rows: &str, state: Option<&Path>) -> Result<(), SiteError> {
     let config = config(CONFIG);
     let own = |rows: &str| Own::Text(rows.into());
     let introduce = |index: usize| {
@@ -46,7 +46,7 @@ fn join(rows: &str, state: Option<&Path>) -> Result<(), String> {
         Instruction::Welcome(Box::new(welcome)),
         Instruction::Agree { agreement, statement: words },
     ] {
-        let did = worker.handle(&Frame::words(ASIDE, &ask)).map_err(|error| error.to_string())?;
+        let did = worker.handle(&Frame::words(ASIDE, &ask))?;
         assert!(matches!(did, Did::Said(_)), "{did:?}");
     }
     Ok(())
@@ -64,8 +64,13 @@ fn a_site_comes_back_with_the_rows_that_it_had_or_not_at_all() {
         ROWS.replace("-0.75", "-0.7500001"),
         "dose,effect\n1.0,2.0\n0.5,1.25\n-0.75,0.6\n".into(),
     ] {
-        let said = join(&changed, Some(&state)).unwrap_err();
+        let error = join(&changed, Some(&state)).unwrap_err();
+        let said = error.to_string();
         assert!(said.contains("as the config codes them, are not those that it joined"), "{said}");
+        // whoever guesses rows could try a hash on them: the server hears none
+        let Ok(Tell::Refused(told)) = Worker::decline(&error).read() else { panic!() };
+        assert!(told.contains("have changed since it joined"), "{told}");
+        assert!(!told.contains("SHA-256") && !told.contains("..."), "{told}");
         join(&changed, None).unwrap(); // whoever keeps no state does not come back
     }
     join(ROWS, Some(&state)).unwrap();

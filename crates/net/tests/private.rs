@@ -21,9 +21,11 @@ use consilience_engine::store::{Folder, Purse};
 use consilience_net::certs::{self, Papers, name_of_site};
 use consilience_net::frame::{ASIDE, Frame};
 use consilience_net::join::{Credentials, JoinOptions, join};
+use consilience_net::mailbox::Correspondent;
 use consilience_net::serve::{Admission, ServeError, ServeOptions};
 use consilience_net::talk::{Instruction, PROTOCOL, Tell, VERSION, Welcome};
 use consilience_net::worker::{Brings, Did, SiteError, Worker};
+use prost::Message;
 
 const SITES: [&str; 2] = ["north", "south"];
 
@@ -121,6 +123,47 @@ fn a_site_that_cannot_count_takes_no_part() {
         assert!(told.iter().any(|why| why.contains(word)), "{told:?}");
     }
     let _ = std::fs::remove_dir_all(here);
+}
+
+/// Without `[privacy]` a server would be told exact functions of rows: a site that has a budget does
+/// not say how many rows it has, however it is asked.
+#[test]
+fn a_site_with_a_budget_takes_no_part_in_a_run_without_one() {
+    let here = folder("unbudgeted");
+    let open = text().split("[privacy]").next().unwrap().to_owned();
+    let why = "the server's config has no [privacy]";
+    let (served, sites) = run(&open, |name| bring(&here, name));
+    let heard = served.unwrap_err().to_string();
+    assert!(heard.contains(why), "{heard}");
+    let told: Vec<String> = sites.into_iter().filter_map(Result::err).collect();
+    assert!(told.iter().any(|told| told.contains(why)), "{told:?}");
+    // by post
+    let config = config(&open);
+    let welcome = Welcome {
+        version: VERSION.into(),
+        protocol: PROTOCOL.most,
+        run: "0123456789abcdef0123456789abcdef".into(),
+        boot: 1,
+        config: config.shown_to(0),
+        index: 0,
+        simulation: false,
+    };
+    let letter = [
+        Frame::words(ASIDE, &Instruction::Welcome(Box::new(welcome))),
+        Frame::words(1, &Instruction::Introduce),
+    ];
+    let bundle: Vec<u8> = letter.iter().flat_map(Message::encode_length_delimited_to_vec).collect();
+    let mut site = Correspondent::new(bring(&here, "north")).unwrap();
+    let answered = site.answer(&bundle).unwrap();
+    assert!(answered.trouble.unwrap().to_string().contains(why));
+    assert!(contains(&answered.bundle, why.as_bytes()), "the server is told");
+    assert!(!contains(&answered.bundle, b"Introduction"), "and nothing else");
+    assert!(!here.join("north").join("purse").exists(), "nothing is paid");
+    // A site without a budget decides for itself.
+    let (served, sites) = run(&open, |name| Brings { budget: None, ..bring(&here, name) });
+    served.unwrap();
+    assert_eq!(sites, [Ok(true), Ok(true)]);
+    std::fs::remove_dir_all(here).unwrap();
 }
 
 #[test]

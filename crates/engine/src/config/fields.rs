@@ -760,6 +760,14 @@ const FIELDS: &[Field] = &[
         "how curved the posterior is expected to be, for `consilience privacy` to say how many \
          effective draws a budget buys",
     ),
+    field(
+        "privacy",
+        "rows",
+        "whole number",
+        "",
+        "the most rows that all sites have together, in round numbers: with it sampler.step may be \
+         left open, and is a twentieth over the largest curvature that so many rows can have",
+    ),
 ];
 
 /// The keys of a table. Tables in a list share their documentation.

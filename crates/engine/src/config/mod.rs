@@ -402,7 +402,11 @@ impl Config {
         let privacy = privacy::read_privacy(&top)?;
         top.finish()?;
         drop(top);
-        Ok(Config { seed, target, sampler, run, draws, lp, seeds, privacy, source })
+        let mut config = Config { seed, target, sampler, run, draws, lp, seeds, privacy, source };
+        if config.sampler.step.is_none() {
+            config.sampler.step = crate::privacy::public_step(&config).map(Schedule::Constant);
+        }
+        Ok(config)
     }
 }
 

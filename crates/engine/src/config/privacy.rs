@@ -34,6 +34,8 @@ pub struct PrivacyConfig {
     pub hot: bool,
     /// A curvature of the posterior that is expected, for what a budget buys.
     pub expect_curvature: Option<f64>,
+    /// The most rows that all sites have together: by it a step may be left open.
+    pub rows: Option<u64>,
     /// Where the table stands.
     pub place: FieldLocation,
 }
@@ -96,6 +98,7 @@ pub(super) fn read_privacy(top: &Section<'_>) -> Result<Option<PrivacyConfig>, C
     let poisson = optional(section.get("sampling"), |v| v.choice(&samplings))?;
     let hot = optional(section.get("hot"), boolean)?;
     let expect_curvature = optional(section.get("expect_curvature"), |v| v.positive())?;
+    let rows = optional(section.get("rows"), |v| v.whole(1))?;
     let place = place(&section);
     section.finish()?;
     Ok(Some(PrivacyConfig {
@@ -112,6 +115,7 @@ pub(super) fn read_privacy(top: &Section<'_>) -> Result<Option<PrivacyConfig>, C
         poisson: poisson.unwrap_or(false),
         hot: hot.unwrap_or(false),
         expect_curvature,
+        rows,
         place,
     }))
 }

@@ -181,6 +181,10 @@ impl RowModel for Linear {
         Ok(slope * row_norm)
     }
 
+    fn row_curvature(&self, row_norm: f64) -> Option<f64> {
+        self.noise_variance.map(|variance| row_norm * row_norm / variance)
+    }
+
     fn released(&self, response: Option<f64>) -> Result<Released, &'static str> {
         let response = response.ok_or(
             "a response has no bound, and so the sum of their squares has none: state \

@@ -70,6 +70,11 @@ impl RowModel for Logistic {
         Ok(row_norm)
     }
 
+    /// `p (1 - p)` is at most a quarter.
+    fn row_curvature(&self, row_norm: f64) -> Option<f64> {
+        Some(0.25 * row_norm * row_norm)
+    }
+
     fn released(&self, response: Option<f64>) -> Result<Released, &'static str> {
         if response.is_some() {
             return Err("its responses are 0 or 1, and privacy.response is not used");

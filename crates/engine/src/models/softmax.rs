@@ -136,6 +136,11 @@ impl RowModel for Classes {
         Ok(std::f64::consts::SQRT_2 * row_norm)
     }
 
+    /// `diag(p) - p p'` has no eigenvalue above a half.
+    fn row_curvature(&self, row_norm: f64) -> Option<f64> {
+        Some(0.5 * row_norm * row_norm)
+    }
+
     fn potential(&self, design: Design, response: Vec<f64>) -> Result<Arc<dyn Model>, DataError> {
         if let Some(row) = response.iter().position(|y| !self.accepts(*y)) {
             let allowed = self.responses();

@@ -111,6 +111,18 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The same by its kind, for others than whose state it is: no file is named.
+    pub fn told(&self) -> String {
+        match self {
+            StoreError::Io { error, .. } => format!("its state cannot be kept: {error}"),
+            StoreError::InUse(_) => "another process of it uses its state".into(),
+            StoreError::Damaged { .. } => "a file of its state is damaged".into(),
+            StoreError::Missing { .. } => "a file of its state is missing".into(),
+            StoreError::Unfit { .. } => "its state is that of something else".into(),
+            StoreError::Exposed { .. } => "others can read the seed of its noise".into(),
+        }
+    }
+
     fn at(file: &str) -> impl FnOnce(std::io::Error) -> StoreError {
         let file = file.to_owned();
         move |error| StoreError::Io { file, error }
