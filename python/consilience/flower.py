@@ -13,13 +13,15 @@ A project needs two lines (``examples/flower`` is one)::
 
 Run config (``flwr run . --run-config ...``): ``mode``, ``host`` (under which the nodes find the
 server's stream), ``listen``, ``port``, ``state`` (a folder of the server's), ``out`` (where the run
-is kept), ``patience`` (how many seconds a missing node is waited for), ``silence`` (after how many
-it is looked for).
+is kept), ``patience`` (how many seconds a run waits for a site that is missing or cannot go on),
+``silence`` (after how many seconds a missing site is looked for, and one that cannot go on is asked
+again), ``quarantine`` (``false``: a site that cannot go on ends the run at once).
 
 Node config (``flower-supernode --node-config ...``): ``site`` (its name in the config), ``data``
 (its file), ``state`` (its own folder: Flower forgets), ``budget`` (what it may tell of one row in
-all its runs, such as ``"6,1e-5"``), ``allow-simulation-seeds``. Where a node
-names no site, ``partition-id`` counts them, as in a simulation.
+all its runs, such as ``"6,1e-5"``), ``certs`` (the folder of its certificate, for secure sums),
+``allow-simulation-seeds``. Where a node names no site, ``partition-id`` counts them, as in a
+simulation.
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ INTRODUCTION = 30.0
 PATIENCE = 300.0
 #: How often the log says how far the run is.
 LINES = 30.0
+#: What the server is told of what went wrong at a node. The rest may be made of rows.
+TROUBLE = "what is wrong stands in the log of its node"
 
 
 def server_app(config: Config, **settings: Any) -> ServerApp:
@@ -103,6 +107,7 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
             state=_state(context),
             allow_simulation_seeds=_allows_simulation(context),
             budget=_budget(context),
+            certs=context.node_config.get("certs") or os.environ.get("CONSILIENCE_CERTS"),
         )
 
     @app.query(INTRODUCE)
@@ -122,8 +127,8 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
             finished = network.join(
                 invitation, patience=float(order["patience"]), **brought(context)
             )
-        except Error as error:
-            return _reply(message, trouble=str(error))
+        except Exception as error:  # Flower would send its words to the server
+            return _trouble(message, error)
         return _reply(message, finished=finished)
 
     @app.train(LETTER)
@@ -132,11 +137,19 @@ def client_app(rows: Callable[[Context], Any] | None = None) -> ClientApp:
         try:
             site = network.Site(str(order["site"]), **brought(context))
             answer = site.answer(bytes(order["letter"]))
-        except Error as error:
-            return _reply(message, trouble=str(error))
-        return _reply(message, letter=answer, trouble=site.trouble or "")
+        except Exception as error:  # Flower would send its words to the server
+            return _trouble(message, error)
+        if site.trouble:
+            log(WARNING, "consilience: this site takes no part: %s", site.trouble)
+        return _reply(message, letter=answer, trouble=TROUBLE if site.trouble else "")
 
     return app
+
+
+def _trouble(message: Message, error: Exception) -> Message:
+    """Say here what went wrong, and to the server that something did."""
+    log(WARNING, "consilience: this site takes no part: %s: %s", type(error).__name__, error)
+    return _reply(message, trouble=TROUBLE)
 
 
 def _told(message: Message) -> Any:
@@ -185,6 +198,28 @@ def _allows_simulation(context: Context) -> bool:
         bool(context.node_config.get("allow-simulation-seeds", False))
         or os.environ.get("CONSILIENCE_ALLOW_SIMULATION_SEEDS") == "1"
     )
+
+
+class _Stuck:
+    """Since when nothing goes forward for the sake of a site: an elastic run goes on without it."""
+
+    def __init__(self, serving: network.Serving, patience: float) -> None:
+        self.serving, self.patience = serving, patience
+        self.done, self.moved = -1, time.monotonic()
+        self.since: dict[str, float] = {}
+
+    def too_long(self, sites: Iterable[str], now: float) -> list[str]:
+        """Which of these sites have held up the run for longer than it has patience. Whoever is not
+        named any more does not.
+        """
+        if (done := self.serving.done) != self.done:
+            self.done, self.moved = done, now
+        self.since = {site: self.since.get(site, now) for site in sites}
+        return [
+            site
+            for site, since in self.since.items()
+            if now - max(since, self.moved) > self.patience
+        ]
 
 
 class _Nodes:
@@ -264,8 +299,9 @@ class _Nodes:
 def _options(context: Context) -> tuple[dict[str, Any], float, float]:
     rc = context.run_config
     state = rc.get("state")
+    quarantine: dict[str, Any] = {"quarantine": bool(rc.get("quarantine", True))}
     return (
-        ({"state": str(state)} if state else {}),
+        quarantine | ({"state": str(state)} if state else {}),
         float(rc.get("patience", PATIENCE)),
         float(rc.get("silence", SILENCE)),
     )
@@ -279,16 +315,13 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
         listen=str(rc.get("listen", "0.0.0.0")),
         port=int(rc.get("port", 0)),
     )
-    # Flower has its own ways to look for nodes, and to begin again
-    serves = network.serve(
-        config, quarantine=False, **where, **options, **settings  # type: ignore[arg-type]
-    )
+    serves = network.serve(config, **where, **options, **settings)  # type: ignore[arg-type]
     with serves as serving:
         nodes = _Nodes(grid, serving.sites, patience)
         nodes.gather()
         sent: dict[str, str] = {}
         heard = dict.fromkeys(serving.sites, time.monotonic())
-        missing_since: dict[str, float] = {}
+        away, blocked = _Stuck(serving, patience), _Stuck(serving, patience)
         said = time.monotonic()
 
         def invite(site: str) -> None:
@@ -310,14 +343,16 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
             for site, connected in serving.connected.items():
                 if connected:
                     heard[site] = now
-                    missing_since.pop(site, None)
             for reply in grid.pull_messages(list(sent)):
                 site = sent.pop(reply.metadata.reply_to_message_id, "")
                 if not site:
                     continue
                 if not reply.has_error() and (trouble := _told(reply).get("trouble")):
-                    serving.stop()
-                    raise Refused(f'site "{site}" takes no part: {trouble}')
+                    log(WARNING, 'consilience: site "%s" takes no part: %s', site, trouble)
+                    if not options["quarantine"]:
+                        serving.stop()
+                        raise Refused(f'site "{site}" takes no part: {trouble}')
+                    heard[site] = now  # it is asked again, when it may be mended
                 if reply.has_error():
                     log(
                         WARNING,
@@ -326,18 +361,20 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
                         reply.error.reason,
                     )
                     heard[site] = now - silence
+            why = serving.blocked_by
+            for site in blocked.too_long(why, now):
+                serving.stop()
+                raise Refused(_given_up(site, why[site], patience))
             lost = [site for site in serving.sites if now - heard[site] >= silence]
-            for site in lost:
-                if now - missing_since.setdefault(site, now) > patience:
-                    serving.stop()
-                    raise Error(
-                        f'site "{site}" has been away for {patience:.0f} s: the run is given up\n'
-                        "  with `state` in the run config it can be continued; in a simulation "
-                        "every "
-                        "site needs a CPU of its own as long as the run lasts: --federation-config "
-                        f"'num-supernodes={len(serving.sites)} client-resources-num-cpus=1 "
-                        f"init-args-num-cpus={len(serving.sites)}'"
-                    )
+            for site in away.too_long([site for site in lost if site not in why], now):
+                serving.stop()
+                raise Error(
+                    f'site "{site}" has been away for {patience:.0f} s: the run is given up\n'
+                    "  with `state` in the run config it can be continued; in a simulation every "
+                    "site needs a CPU of its own as long as the run lasts: --federation-config "
+                    f"'num-supernodes={len(serving.sites)} client-resources-num-cpus=1 "
+                    f"init-args-num-cpus={len(serving.sites)}'"
+                )
             if lost:
                 for site in nodes.find(lost) & set(lost):
                     log(INFO, 'consilience: the site "%s" is back', site)
@@ -346,14 +383,24 @@ def _sessions(grid: Grid, context: Context, config: Config, settings: dict[str, 
         return result
 
 
+def _given_up(site: str, why: str, patience: float) -> str:
+    return (
+        f'site "{site}" could not go on for {patience:.0f} s: the run is given up\n'
+        f"  {why}; with `state` in the run config it can be continued when the site is mended"
+    )
+
+
 def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, Any]) -> Result:
-    options, patience, _ = _options(context)
-    serving = network.serve(config, quarantine=False, **options, **settings)
+    options, patience, silence = _options(context)
+    serving = network.serve(config, **options, **settings)
     with serving:
         nodes = _Nodes(grid, serving.sites, patience)
         nodes.gather()
         sent: dict[str, int] = {}
         lost: dict[int, float] = {}
+        held: dict[int, float] = {}
+        troubled: dict[str, str] = {}
+        away, blocked = _Stuck(serving, patience), _Stuck(serving, patience)
         said = time.monotonic()
         while True:
             result = serving.poll()
@@ -363,7 +410,7 @@ def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, A
                 said = now
             moved = False
             for place in set(range(len(serving.sites))) - set(sent.values()):
-                if place in lost:
+                if place in lost or now < held.get(place, now):
                     continue
                 if (letter := serving.collect(place)) is not None:
                     site = serving.sites[place]
@@ -398,19 +445,26 @@ def _letters(grid: Grid, context: Context, config: Config, settings: dict[str, A
                         serving.sites[place],
                         trouble,
                     )
+                    held[place] = now + silence  # it is asked again, when it may be mended
                 if result is None and "letter" in told:
                     try:
                         serving.deliver(place, bytes(told["letter"]))
                     except Refused as refused:
                         log(WARNING, "consilience: %s", refused)
+                elif result is None and options["quarantine"]:
+                    troubled[serving.sites[place]] = trouble
+                    serving.lost(place, trouble)
                 elif result is None:
                     raise Refused(f'site "{serving.sites[place]}" takes no part: {trouble}')
-            for place, since in list(lost.items()):
-                if now - since > patience:
-                    raise Error(
-                        f'site "{serving.sites[place]}" has been away for {patience:.0f} s: the '
-                        "run is given up"
-                    )
+                if not trouble:
+                    troubled.pop(serving.sites[place], None)
+            why = troubled | serving.blocked_by
+            for site in blocked.too_long(why, now) if result is None else ():
+                raise Refused(_given_up(site, why[site], patience))
+            for site in away.too_long([serving.sites[place] for place in lost], now):
+                raise Error(
+                    f'site "{site}" has been away for {patience:.0f} s: the run is given up'
+                )
             if lost:
                 for site in nodes.find([serving.sites[place] for place in lost]):
                     if lost.pop(serving.sites.index(site), None) is not None:

@@ -145,6 +145,21 @@ class Serving:
         """
         return self._serving.blocked()
 
+    @property
+    def blocked_by(self) -> dict[str, str]:
+        """The same by the sites' names."""
+        said = self.blocked
+        found = {
+            site: [why for why in said if why.startswith(f"blocked by {site} since ")]
+            for site in self.sites
+        }
+        return {site: why[0] for site, why in found.items() if why}
+
+    @property
+    def done(self) -> int:
+        """How many iterations are done, all chains together."""
+        return self._serving.view()[1]
+
     def collect(self, site: int) -> bytes | None:
         """By post: what waits for a site. An empty letter is a knock."""
         return self._serving.collect(site)
@@ -210,6 +225,7 @@ class _Bringing(NamedTuple):
     state: str | None
     allows_simulation: bool
     budget: tuple[float, float] | None
+    certs: str | None
 
 
 def _bringing(
@@ -220,9 +236,10 @@ def _bringing(
     model: Any = None,
     parameters: int | Sequence[str] | None = None,
     budget: tuple[float, float] | None = None,
+    certs: str | os.PathLike[str] | None = None,
 ) -> _Bringing:
     kept = None if state is None else os.fspath(state)
-    noise = (allow_simulation_seeds, budget)
+    noise = (allow_simulation_seeds, budget, None if certs is None else os.fspath(certs))
     if model is not None:
         bare = not isinstance(model, AnyModel)
         if not bare and rows is not None:
@@ -249,7 +266,9 @@ class Site:
             anew for every letter; without, it must live as long as the run.
         allow_simulation_seeds: whether the server may know the site's noise. Never in earnest.
         budget: what the site may tell of one row in all its runs, epsilon and delta: without it the
-            site takes no part in runs with ``[privacy]``.
+            site takes no part in runs with ``[privacy]``, and with it in no others.
+        certs: the folder of the site's certificate, of an authority that is not the server's: in
+            runs with a secure sum the other sites know by it that a key is this site's.
         model: a model of one's own where the config says ``model = "external"``, as :func:`join`
             takes it.
     """
@@ -264,13 +283,15 @@ class Site:
         state: str | os.PathLike[str] | None = None,
         allow_simulation_seeds: bool = False,
         budget: tuple[float, float] | None = None,
+        certs: str | os.PathLike[str] | None = None,
     ) -> None:
         self._site = _consilience.Correspondent(
-            _bringing(site, rows, state, allow_simulation_seeds, model, parameters, budget)
+            _bringing(site, rows, state, allow_simulation_seeds, model, parameters, budget, certs)
         )
         #: Whether the run is over, and if so whether it came to its end.
         self.over: bool | None = None
-        #: Why the site takes no part, if so; the server is told.
+        #: Why the site takes no part, if so. The server is told of which kind that is, and nothing
+        #: that is made of rows.
         self.trouble: str | None = None
 
     def answer(self, letter: bytes) -> bytes:
@@ -313,17 +334,22 @@ def join(
     that :func:`consilience.sample` takes, such as a :class:`consilience.Model` with this site's
     rows; or the function of one, with ``rows`` (a list, or how many there are) and ``parameters``.
     Sites whose models differ in their name or parameters are refused, as is a gradient that is not
-    finite; what a model raises comes out as itself, and the server is told.
+    finite; what a model raises comes out as itself, and the server is told that it raised.
 
     Runs with ``[privacy]`` need ``state`` and ``budget``: what the site may tell of one row in all
-    its runs, epsilon and delta.
+    its runs, epsilon and delta. A site with a budget takes part in no other runs. In runs with a
+    secure sum ``certs`` is needed, also with an invitation: the other sites know by the certificate
+    in that folder, of an authority that is not the server's, that a key is this site's.
 
     Returns whether the run came to its end. ``patience`` is how many seconds to look for a server
     that is away; without it, for ever.
     """
     if isinstance(server, Invitation):
-        if site not in (None, server.site) or certs is not None or server_name is not None:
-            raise ConfigError("the invitation says who is invited\n  leave out `site` and `certs`")
+        if site not in (None, server.site) or server_name is not None:
+            raise ConfigError(
+                "the invitation says who is invited, and where\n"
+                "  leave out `site` and `server_name`"
+            )
         who, meeting = server.site, _Meeting(server.to_json(), server.server, None, None)
     elif site is None:
         raise ConfigError(
@@ -333,5 +359,5 @@ def join(
     else:
         papers = None if certs is None else os.fspath(certs)
         who, meeting = site, _Meeting(None, server, papers, server_name)
-    brings = _bringing(who, rows, state, allow_simulation_seeds, model, parameters, budget)
+    brings = _bringing(who, rows, state, allow_simulation_seeds, model, parameters, budget, certs)
     return _consilience.join_run(brings, meeting, patience)

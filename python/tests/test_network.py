@@ -269,6 +269,17 @@ def test_sites_with_a_budget_take_part_in_private_runs_and_others_say_why_not(bu
     assert said and all(word in why for why in said), said
 
 
+def test_a_site_with_a_budget_takes_no_part_in_a_run_without_one(tmp_path):
+    serving = network.serve({key: part for key, part in PRIVATE.items() if key != "privacy"})
+    site = network.Site("north", state=tmp_path / "north", budget=(6.0, 1e-5))
+    while not serving.blocked and serving.poll() is None:
+        if (letter := serving.collect(0)) is not None:
+            serving.deliver(0, site.answer(letter))
+    serving.stop()
+    assert "the server's config has no [privacy]" in site.trouble
+    assert any("no [privacy]" in why for why in serving.blocked)
+
+
 def test_a_budget_that_is_none_is_refused():
     with pytest.raises(ValueError, match="no budget"):
         network.Site("north", budget=(0.0, 1e-5))

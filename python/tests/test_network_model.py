@@ -253,15 +253,17 @@ def test_a_gradient_that_is_no_number_is_named_with_its_site():
 
     own, served = bad_run(nan)
     assert isinstance(own, consilience.SamplingError)
-    for text in (str(own), served):
-        assert 'site "west"' in text and "the gradient was asked at mean = " in text, text
-        assert "its part for centre is NaN" in text
+    assert 'site "west"' in str(own) and "the gradient was asked at mean = " in str(own)
+    assert "its part for centre is NaN" in str(own)
+    assert 'site "west"' in served and "one that is no number" in served
+    assert "centre" not in served  # what is made of rows stays at the site
 
 
-def test_what_a_model_raises_comes_out_as_itself_and_the_server_is_told():
+def test_what_a_model_raises_comes_out_as_itself_and_the_server_hears_its_kind():
     def raises(batch):
         raise ZeroDivisionError("no rows here")
 
     own, served = bad_run(raises)
     assert isinstance(own, ZeroDivisionError) and "west" in own.__notes__[0]
-    assert 'site "west" does not take part' in served and "no rows here" in served
+    assert 'site "west" does not take part' in served and "its model gave no answer" in served
+    assert "no rows here" not in served  # a model may speak of rows: the site alone hears it

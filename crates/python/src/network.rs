@@ -46,12 +46,6 @@ pub struct Serving {
     work: Mutex<Option<JoinHandle<Result<Record, Failure>>>>,
 }
 
-/// Why a run that is served from here has no secure sum.
-const NO_SECURE_SUM: &str = "the config says privacy.secure_sum = true: sites hide their answers \
-    behind keys that must be known to be theirs by certificates which the server did not make, and \
-    a run that is served from Python, or with Flower, has tickets of the server's own\n  use \
-    `consilience serve` and `consilience join` with --certs; or remove secure_sum";
-
 /// Serve the run that a config states. With a host sites come over gRPC with tickets, and
 /// `host:port` is where they find the server; without, by mailboxes.
 #[pyfunction]
@@ -71,9 +65,6 @@ pub fn serve_run(
     let config = stated.parse(&Tables::new())?;
     let wrong = |error: &dyn std::fmt::Display| Failure::new(Raised::Error, error);
     let sites = names(&config).map_err(|e| Failure::complaint(Raised::Config, e, true))?;
-    if config.privacy.as_ref().is_some_and(|privacy| privacy.secure_sum) {
-        return Err(wrong(&NO_SECURE_SUM).into());
-    }
     let status = Arc::new(Status::new(&sites, Arc::new(Progress::default())));
     let options = |admission| {
         let deadline =
@@ -250,7 +241,8 @@ impl Serving {
 
 /// What a site brings: its name, its rows (a file's name, columns, or those that are built in; else
 /// they are in the config) or a model that knows them, where it keeps its state, whether the server
-/// may know its noise, and what it may tell of one row.
+/// may know its noise, what it may tell of one row, and the folder of its certificate, by which the
+/// other sites know the key that it hides its answers with in a sum.
 #[derive(FromPyObject)]
 pub struct Bringing<'py> {
     site: String,
@@ -261,6 +253,7 @@ pub struct Bringing<'py> {
     state: Option<PathBuf>,
     allows_simulation: bool,
     budget: Option<(f64, f64)>,
+    certs: Option<PathBuf>,
 }
 
 impl Bringing<'_> {
@@ -276,10 +269,12 @@ impl Bringing<'_> {
             (None, None, None) if self.builtin => Own::Builtin,
             (None, None, None) => Own::Stated,
         };
+        let papers = self.certs.as_deref().map(Papers::load).transpose();
         let brings = Brings {
             state: self.state,
             allows_simulation: self.allows_simulation,
             budget: budget(self.budget)?,
+            papers: papers.map_err(|error| Failure::new(Raised::Error, error))?,
             ..Brings::new(&self.site, data)
         };
         Ok((brings, model))
@@ -427,12 +422,12 @@ impl Correspondent {
 
 fn site_failure(error: JoinError) -> Failure {
     match error {
-        JoinError::Site(SiteError::Config(error)) => {
+        JoinError::Site(SiteError::Config(error) | SiteError::Stated(error)) => {
             Failure::complaint(Raised::Config, error, true)
         }
-        JoinError::Site(SiteError::Refused(_) | SiteError::Disagree(_)) => {
-            Failure::new(Raised::Refused, error)
-        }
+        JoinError::Site(
+            SiteError::Refused(_) | SiteError::Disagree(_) | SiteError::OtherRows(_),
+        ) => Failure::new(Raised::Refused, error),
         JoinError::Site(SiteError::Model { .. }) => Failure::new(Raised::Sampling, error),
         other => Failure::new(Raised::Error, other),
     }
