@@ -273,8 +273,12 @@ fn a_server_that_asks_for_more_than_was_agreed_is_refused() {
     let more = worker.handle(&Frame::message(2, 0, order(allowed))).unwrap_err();
     assert!(more.to_string().contains("are spent"), "{more}");
     drop(worker);
-    // Another budget or step under the same name is another run.
-    for (find, other) in [("epsilon = 3.0", "epsilon = 30.0"), ("step = 1e-4", "step = 1e-6")] {
+    // Another budget, step or batch under the same name is another run.
+    for (find, other) in [
+        ("epsilon = 3.0", "epsilon = 30.0"),
+        ("step = 1e-4", "step = 1e-6"),
+        ("name = \"lmc\"", "name = \"sgld\"\nbatch = 0.5"),
+    ] {
         let changed = ordered(&here, run, &text().replace(find, other)).err().unwrap().to_string();
         assert!(changed.contains("another run under the same name"), "{changed}");
     }
@@ -571,4 +575,35 @@ fn masks_are_used_once_also_across_restarts() {
     let why = summing(&here, &certs, |keys| keys[0].rows = 9).err().unwrap().to_string();
     assert!(why.contains("other rows"), "{why}");
     std::fs::remove_dir_all(here).unwrap();
+}
+
+/// Another key of the same site, signed by itself: with it the sites would be another cohort, whose
+/// sum and that of the first differ by one answer.
+#[test]
+fn a_second_cohort_is_refused_by_name() {
+    let (here, elsewhere) = (folder("cohort"), folder("cohort-elsewhere"));
+    let certs = make_certs(&here);
+    let other = std::cell::RefCell::new(None);
+    let kept = |keys: &mut Vec<SecureSite>| *other.borrow_mut() = keys.pop();
+    let few = summing(&elsewhere, &certs, kept).err().unwrap().to_string();
+    assert!(few.contains("2 keys for 3 sites"), "a cohort of two is none: {few}");
+    let other = other.into_inner().unwrap();
+    let mut workers = summing(&here, &certs, |keys| assert!(keys[2] != other)).unwrap();
+    // while the run goes on
+    let config = config(&summed());
+    let introduced = LocalSite::open_all(&config).unwrap();
+    let introductions: Vec<_> =
+        introduced.iter().map(|site| site.introduce(&config).unwrap()).collect();
+    let mut agreement = agree(&config, None, &introductions).unwrap().agreement;
+    agreement.secure = Some(vec![other.clone(); 3]);
+    let statement = String::new();
+    let ask = Instruction::Agree { agreement, statement };
+    let why = workers[0].handle(&Frame::words(2, &ask)).unwrap_err().to_string();
+    assert!(why.contains("agreed on something else before"), "{why}");
+    drop(workers);
+    // and after a restart
+    let why = summing(&here, &certs, |keys| keys[2] = other.clone()).err().unwrap().to_string();
+    assert!(why.contains("another run under the same name"), "{why}");
+    std::fs::remove_dir_all(here).unwrap();
+    std::fs::remove_dir_all(elsewhere).unwrap();
 }
