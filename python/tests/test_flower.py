@@ -361,3 +361,119 @@ def test_the_example_runs_as_its_readme_says_offline_and_converges(tmp_path, com
     assert told["clients"] == list(rows) and told["warnings"] == []
     assert max(told["rhat"]) < 1.01 and min(told["ess_bulk"] + told["ess_tail"]) > 400
     assert len(told["rhat"]) == 22 and "sex: male" in done.stdout.split("consilience summary")[-1]
+
+
+PRIVATE = {
+    "seed": 1,
+    "target": {
+        "model": "logistic",
+        "intercept": False,
+        "prior": {"law": "gaussian", "variance": 2.0},
+    },
+    "client": [{"name": name} for name in ("north", "south", "east")],
+    "sampler": {"name": "lmc", "step": 1e-4},
+    "run": {"chains": 1, "iterations": 10},
+    "privacy": {"epsilon": 3.0, "delta": 1e-6, "row_norm": 2.0},
+}
+ROWS = "a,b,y\n0.2,1.0,1\n-1.1,0.3,0\n0.5,-0.4,1\n"
+
+
+class Here:
+    """Nodes of this process in place of a grid: each is woken when a message comes."""
+
+    def __init__(self, folder, more=lambda site: {}):
+        from consilience.flower import client_app
+        from flwr.app import Context, RecordDict
+
+        self.app, self.replies, self.heard, self.troubled = client_app(), {}, b"", 0
+        self.sites = [client["name"] for client in PRIVATE["client"]]
+        self.mend = lambda site: None
+        self.contexts = {}
+        for node, site in enumerate(self.sites):
+            (folder / f"{site}.csv").write_text(ROWS)
+            config = {
+                "site": site,
+                "data": str(folder / f"{site}.csv"),
+                "state": str(folder / site),
+                "budget": "6,1e-5",
+            } | more(site)
+            self.contexts[node] = Context(1, node, config, RecordDict(), {})
+
+    def get_node_ids(self):
+        return list(self.contexts)
+
+    def push_messages(self, messages):
+        ids = []
+        for message in messages:
+            ids.append(str(len(self.replies)))
+            message.metadata.__dict__["_message_id"] = ids[-1]
+            node = message.metadata.dst_node_id
+            reply = self.app(message, self.contexts[node])
+            self.replies[ids[-1]] = reply
+            told = reply.content["consilience"]
+            self.heard += bytes(told.get("letter", b"")) + str(dict(told)).encode()
+            if told.get("trouble"):
+                self.troubled += 1
+                self.mend(self.sites[node])
+        return ids
+
+    def pull_messages(self, ids):
+        return [self.replies[id] for id in ids]
+
+    def send_and_receive(self, messages, timeout=None):
+        return self.pull_messages(self.push_messages(messages))
+
+    def run(self, config, **options):
+        from consilience.flower import run
+        from flwr.app import Context, RecordDict
+
+        options = {"mode": "message", "silence": 0.3, "patience": 60.0} | options
+        return run(self, Context(1, 9, {}, RecordDict(), options), config)
+
+
+WRONG = ROWS.replace("0.3,0", "0.3,5712.5")
+
+
+def test_a_node_that_cannot_go_on_is_asked_again_and_tells_no_row(tmp_path):
+    here = Here(tmp_path)
+    (tmp_path / "south.csv").write_text(WRONG)
+    here.mend = lambda site: here.troubled > 2 and (tmp_path / f"{site}.csv").write_text(ROWS)
+    assert here.run(PRIVATE).draws.shape == (1, 9, 2)
+    assert here.troubled == 3
+    assert b"does not go with what the config states" in here.heard
+    assert b"5712.5" not in here.heard and b"has the label" not in here.heard
+
+
+@pytest.mark.parametrize("options", [{"patience": 1.0}, {"quarantine": False}])
+def test_a_run_is_given_up_where_a_node_is_not_mended(options, tmp_path):
+    here = Here(tmp_path)
+    (tmp_path / "south.csv").write_text(WRONG)
+    with pytest.raises(consilience.Error, match='site "south"') as error:
+        here.run(PRIVATE, **options)
+    assert "5712.5" not in str(error.value)
+
+
+def test_a_node_with_a_budget_takes_no_part_in_a_run_without_one(tmp_path):
+    config = {key: part for key, part in PRIVATE.items() if key != "privacy"}
+    with pytest.raises(consilience.Error, match=r"no \[privacy\]"):
+        Here(tmp_path).run(config, patience=1.0)
+
+
+def test_what_a_node_raises_stays_in_its_log(tmp_path):
+    here = Here(tmp_path, lambda site: {"budget": "secret"} if site == "east" else {})
+    with pytest.raises(consilience.Error, match='site "east".*(?s:.)*log of its node'):
+        here.run(PRIVATE, patience=1.0)
+    assert b"secret" not in here.heard
+
+
+def test_nodes_with_certificates_make_a_secure_sum(tmp_path, command):
+    command("certs", "papers", "--sites", "north,south,east", cwd=tmp_path)
+    config = PRIVATE | {"privacy": PRIVATE["privacy"] | {"secure_sum": True}}
+    here = Here(tmp_path, lambda site: {"certs": str(tmp_path / "papers" / site)})
+    result = here.run(config)
+    assert result.draws.shape == (1, 9, 2)
+    # Masks that did not cancel would be steps of a hundred times the size, and more.
+    assert abs(result.draws).max() < 1.0
+    (tmp_path / "again").mkdir()
+    with pytest.raises(consilience.Error, match="certs"):
+        Here(tmp_path / "again").run(config, patience=1.0)

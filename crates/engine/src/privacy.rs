@@ -3,8 +3,8 @@
 
 use consilience_core::model::RowReach;
 use consilience_core::privacy::{
-    Composition, Neighbour, Once, PrivacyError, Release, Released, Sampling, SecureRelease,
-    SecureSum,
+    Composition, HiddenState, Neighbour, Once, PrivacyError, Release, Released, Sampling,
+    SecureRelease, SecureSum,
 };
 use consilience_core::sampler::registry::Axis;
 use consilience_core::sampler::{Batch, Curvatures, Recipe};
@@ -500,6 +500,35 @@ pub(crate) fn public_step(config: &Config) -> Option<f64> {
     Some(recipe.family().cautious_step(found))
 }
 
+/// What those learn who see the draws alone: a chain that contracts forgets, and a draw tells of
+/// the rounds before it less than they would tell themselves. `mu` of `n` iterations of every chain,
+/// where that of a single one is `each`; `None` where no such bound is known.
+///
+/// How strongly the chain contracts must hold for every data set: by the prior from below, and by
+/// as many rows as there can be from above.
+fn hidden(config: &Config, facts: &Facts<'_>, recipe: &Recipe, each: f64, n: u64) -> Option<f64> {
+    let known = facts.rows.as_ref().map(|rows| rows.iter().sum());
+    let rows = config.privacy.as_ref()?.rows.or(known)?;
+    let Schedule::Constant(step) = config.sampler.step? else { return None };
+    if !recipe.family().is_noisy_descent() {
+        return None;
+    }
+    let temperature = config.target.temperature;
+    let chain = HiddenState {
+        step,
+        temperature,
+        convexity: prior_curvature(config)?.0,
+        smoothness: largest_curvature(config, rows)?,
+        reach: each / (step / (2.0 * temperature)).sqrt(),
+    };
+    // As many rounds before a draw, and as many draws, as there can be at most.
+    let thin = config.run.thin.unwrap_or(1);
+    let before = config.run.burn_in.map_or(n, |burn_in| burn_in + thin);
+    let draws = n.saturating_sub(config.run.burn_in.unwrap_or(0)) / thin + 1;
+    let chains = config.run.chains.unwrap_or(1) as f64;
+    Some(chains.sqrt() * chain.mu_of_draws(before, draws, thin).ok()?)
+}
+
 /// A secure sum of gradients by this config.
 struct Summed {
     sum: SecureSum,
@@ -560,8 +589,9 @@ fn stated(config: &Config, facts: &Facts<'_>) -> Result<(Recipe, f64), PrivacyRe
     let Some(Schedule::Constant(step)) = config.sampler.step else {
         let problem = "a step that is left open is found by surveys, which are exact functions of \
                        rows; one that decreases changes the noise";
-        let fix = "state a constant step; or leave it open without a compressor, and state the most \
-                   rows that all sites have together, e.g. privacy.rows = 10000, and a gaussian prior";
+        let fix = "state a constant step; or leave it open without a compressor, and state a \
+                   gaussian prior and the most rows that all sites have together, e.g. \
+                   privacy.rows = 10000";
         return Err(refuse("sampler.step", problem.into(), fix));
     };
     let b = facts.clients.len();
@@ -920,14 +950,37 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
                     };
                     let ratio = share * noise[i] * more / row_gradient;
                     let release = Release::new(drawn, privacy.neighbour, ratio)?;
+                    let reach = privacy.neighbour.reach();
                     let of = |n: u64| Composition::of(release, n * chains);
-                    let epsilon = |n: u64| of(n).epsilon(privacy.delta);
+                    // One Gaussian mechanism, where draws alone are seen.
+                    let seen = |n: u64| -> Result<Option<Composition>, PrivacyError> {
+                        let mu = match threat {
+                            Threat::Outsiders => hidden(config, facts, &recipe, reach / ratio, n),
+                            Threat::Server | Threat::Sites => None,
+                        };
+                        let once = |mu: f64| {
+                            let release =
+                                Release::new(Sampling::Full, privacy.neighbour, reach / mu)?;
+                            Ok(Composition::of(release, 1))
+                        };
+                        mu.map(once).transpose()
+                    };
                     let (budget, delta) = (privacy.epsilon, privacy.delta);
+                    let epsilon = |n: u64| {
+                        let all = of(n).epsilon(delta)?;
+                        let seen = seen(n)?.map(|seen| seen.epsilon(delta)).transpose()?;
+                        Ok(seen.map_or(all, |seen| seen.min(all)))
+                    };
+                    let renyi = |n: u64| {
+                        let all = of(n).renyi_epsilon(delta)?;
+                        let seen = seen(n)?.map(|seen| seen.renyi_epsilon(delta)).transpose()?;
+                        Ok::<_, PrivacyError>(seen.map_or(all, |seen| seen.min(all)))
+                    };
                     Ok(Exposure {
                         threat: *threat,
                         ratio,
                         epsilon: epsilon(iterations)?,
-                        renyi: of(iterations).renyi_epsilon(delta)?,
+                        renyi: renyi(iterations)?,
                         curve: shown(iterations)
                             .into_iter()
                             .map(|n| Ok((n, epsilon(n)?)))

@@ -197,6 +197,44 @@ fn a_step_that_is_left_open_follows_from_public_bounds() {
     }
 }
 
+/// Who sees draws alone that are far apart, of a chain that a strong prior pulls together, learns
+/// less than who sees the rounds; by the formula of Bok, Su and Altschuler with the prior for `m`
+/// and as many rows as there are for `L`.
+#[test]
+fn draws_that_are_far_apart_tell_outsiders_less_than_rounds() {
+    let run = "burn_in = 4000\nthin = 4000\niterations = 12000";
+    let text = GOOD
+        .replace("variance = 2.0", "variance = 0.01")
+        .replace("step = 1e-4", "step = 1e-4\nwire = \"f64\"")
+        .replace("iterations = 100", run)
+        + "rows = 7\n";
+    let told = |text: &str| {
+        let plan = of_config(&read(text).unwrap()).unwrap();
+        plan.sites[0].exposures.iter().map(|e| (e.epsilon, e.renyi)).collect::<Vec<_>>()
+    };
+    let found = told(&text);
+    let (m, l, step, reach) = (100.0, 0.25 * 4.0 * 7.0 + 100.0, 1e-4, 4.0f64);
+    let c = f64::max(1.0 - step * m, 1.0 - step * l);
+    let mu = |rounds: i32| {
+        let power = c.powi(rounds);
+        let longer = (1.0 - power) / (1.0 + power) * (1.0 + c) / (1.0 - c);
+        reach * (step / 2.0 * longer).sqrt()
+    };
+    // two chains of three draws at most, the first after 8000 rounds at most
+    let mu = (2.0 * (mu(8000).powi(2) + 2.0 * mu(4000).powi(2))).sqrt();
+    let expected = gaussian_epsilon(mu, 1e-6);
+    assert!((found[2].0 / expected - 1.0).abs() < 1e-6, "{found:?}, {expected}");
+    assert!(found[2].1 >= found[2].0 && found[2].0 < 0.7 * found[1].0, "{found:?}");
+    // What is rounded to 32 bits does not contract; and where draws follow each other closely they
+    // tell what the rounds tell.
+    let rounds = gaussian_epsilon(reach * (2.0 * 12000.0 * step / 2.0).sqrt(), 1e-6);
+    for (find, with) in [("wire = \"f64\"", ""), ("thin = 4000", "thin = 1"), ("rows = 7\n", "")] {
+        let other = told(&text.replace(find, with));
+        assert!((other[2].0 / rounds - 1.0).abs() < 1e-6, "{find}: {other:?}, {rounds}");
+        assert_eq!(other[0], found[0], "{find}: the server sees every round");
+    }
+}
+
 /// Linear regression is clipped where a slope is stated: far from the line every row pulls alike.
 #[test]
 fn slopes_are_held_within_their_bound() {

@@ -125,8 +125,8 @@ fn a_site_that_cannot_count_takes_no_part() {
     let _ = std::fs::remove_dir_all(here);
 }
 
-/// Without `[privacy]` a server would be told exact functions of rows: a site that has a budget does
-/// not say how many rows it has, however it is asked.
+/// Without `[privacy]` a server would be told exact functions of rows: a site that has a budget
+/// does not even say how many rows it has, however it is asked.
 #[test]
 fn a_site_with_a_budget_takes_no_part_in_a_run_without_one() {
     let here = folder("unbudgeted");

@@ -210,6 +210,12 @@ pub trait Family {
         false
     }
 
+    /// Whether an iteration is one step of gradient descent of the whole potential with Gaussian
+    /// noise of the clients' own, and nothing is rounded to fewer than 64 bits on the way.
+    fn is_noisy_descent(&self) -> bool {
+        false
+    }
+
     /// The settings that were found where they were left open, for the config to run the same
     /// again.
     fn resolved(&self) -> Vec<(&'static str, u64)> {

@@ -306,6 +306,16 @@ impl Family for Local {
         Some(Recipe::Local(Local { private: true, ..self.clone() }))
     }
 
+    fn is_noisy_descent(&self) -> bool {
+        self.private
+            && self.batch == Batch::Full
+            && self.average == Average::All
+            && self.synchronise == Synchronise::Every(1)
+            && self.precision == Precision::F64
+            && self.tether.is_none()
+            && self.up.is_none()
+    }
+
     /// With one step a round from where everybody stands, the mean of all is the step of family A,
     /// whatever the weights and the correlation are: `sum_c p_c G_c = sum_c H_c`, and the mean's
     /// noise has variance `2 eta T`.

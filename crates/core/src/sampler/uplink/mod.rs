@@ -367,6 +367,15 @@ impl Family for Uplink {
         Some(Recipe::Uplink(Uplink { private, ..self.clone() }))
     }
 
+    fn is_noisy_descent(&self) -> bool {
+        self.private.is_some()
+            && self.batch == Batch::Full
+            && self.participation == Participation::All
+            && self.precision == Precision::F64
+            && self.down.is_none()
+            && self.up.iter().all(|c| c.plain() == Some(Precision::F64))
+    }
+
     fn with_secure_sum(&self, sum: SecureSum) -> Result<Recipe, DataError> {
         Ok(Recipe::Uplink(Uplink { secure: Some(sum), ..self.clone() }))
     }
