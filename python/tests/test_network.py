@@ -224,15 +224,6 @@ def test_words_of_digits_stay_words_at_a_site_and_dates_that_nobody_uses_do_no_h
         coded(tables, "ill == 1 ~ age + seen")
 
 
-def test_a_secure_sum_needs_certificates_that_the_server_did_not_make():
-    config = config_of("lmc", seeds="private")
-    config["sampler"] = {"name": "lmc", "step": 1e-4}
-    config["privacy"] = {"epsilon": 3.0, "delta": 1e-6, "row_norm": 2.0, "secure_sum": True}
-    for where in ({}, {"host": "127.0.0.1"}):
-        with pytest.raises(consilience.errors.Error, match="which the server did not make"):
-            network.serve(config, **where)
-
-
 PRIVATE = {
     "seed": 1,
     "target": {
@@ -278,6 +269,35 @@ def test_a_site_with_a_budget_takes_no_part_in_a_run_without_one(tmp_path):
     serving.stop()
     assert "the server's config has no [privacy]" in site.trouble
     assert any("no [privacy]" in why for why in serving.blocked)
+
+
+def test_a_secure_sum_is_made_with_certificates_that_the_server_did_not_make(tmp_path, command):
+    command("certs", "papers", "--sites", "north,south", cwd=tmp_path)
+    config = PRIVATE | {"privacy": PRIVATE["privacy"] | {"secure_sum": True}}
+    with network.serve(config, host="localhost", listen="127.0.0.1", deadline=60) as serving:
+
+        def join(invitation):
+            papers, state = tmp_path / "papers" / invitation.site, tmp_path / invitation.site
+            network.join(invitation, certs=papers, state=state, budget=(6.0, 1e-5))
+
+        threads = [threading.Thread(target=join, args=(i,)) for i in serving.invitations.values()]
+        for thread in threads:
+            thread.start()
+        result = serving.result()
+        for thread in threads:
+            thread.join()
+    # Masks that did not cancel would be steps of a hundred times the size, and more.
+    assert result.draws.shape == (1, 27, 2) and abs(result.draws).max() < 1.0
+    serving = network.serve(config)
+    site = network.Site("north", state=tmp_path / "again", budget=(6.0, 1e-5))
+    while not serving.blocked and serving.poll() is None:
+        for place, name in enumerate(serving.sites):
+            other = {"state": tmp_path / "other", "budget": (6.0, 1e-5)}
+            who = site if name == "north" else network.Site(name, **other)
+            if (letter := serving.collect(place)) is not None:
+                serving.deliver(place, who.answer(letter))
+    serving.stop()
+    assert "certs" in site.trouble
 
 
 def test_a_budget_that_is_none_is_refused():

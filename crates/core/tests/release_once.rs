@@ -1,7 +1,8 @@
 //! Draws given two noisy releases cover what they should, through the answers that leave a site.
 //!
-//! `REPETITIONS=300 ROWS=10000 COLUMNS=20 EPSILON=1 cargo test --release -p consilience-core --test
-//! release_once covers -- --nocapture` for other sizes: the table of the book.
+//! `REPETITIONS=300 ROWS=10000 COLUMNS=20 EPSILON=1 SITES=1 cargo test --release
+//! -p consilience-core --test release_once covers -- --nocapture` for other sizes: the tables of the
+//! book.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic, and shows its numbers
 
@@ -58,6 +59,7 @@ struct World {
     apart: Vec<f64>,
 }
 
+/// How many sites there are, unless somebody says otherwise.
 const SITES: usize = 2;
 
 fn row_norm(columns: usize) -> f64 {
@@ -65,8 +67,8 @@ fn row_norm(columns: usize) -> f64 {
 }
 
 /// Correlated rows, shortened, and responses by a truth whose predictors have a variance of about
-/// 1, at two sites.
-fn world(kind: Kind, rows: usize, d: usize, seed: u64) -> World {
+/// 1, at so many sites.
+fn world(kind: Kind, (rows, sites): (usize, usize), d: usize, seed: u64) -> World {
     let mut all = vec![0.0; d + rows * (d + 1)];
     Seed::new(seed).stream(Purpose::Data, SERVER, 0).normals(&mut all);
     let mut normals = all.into_iter();
@@ -76,9 +78,9 @@ fn world(kind: Kind, rows: usize, d: usize, seed: u64) -> World {
     let mut coins = Seed::new(seed).stream(Purpose::Data, SERVER, 1);
     let mut hessian = nalgebra::DMatrix::<f64>::identity(d, d);
     let mut clients: Vec<Arc<dyn Model>> = Vec::new();
-    for _ in 0..SITES {
+    for _ in 0..sites {
         let (mut cells, mut responses) = (Vec::new(), Vec::new());
-        for _ in 0..rows / SITES {
+        for _ in 0..rows / sites {
             let z: Vec<f64> = normals.by_ref().take(d + 1).collect();
             let mut x: Vec<f64> = (0..d).map(|k| 0.9 * z[k] + 0.4 * z[(k + 1) % d]).collect();
             let long = x.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -167,10 +169,16 @@ fn of_environment(name: &str, usual: f64) -> f64 {
 
 /// How many 90% intervals hold the truth, how many would without knowing of the noise, and how much
 /// wider they are than without privacy.
-fn coverage(kind: Kind, rows: usize, d: usize, epsilon: f64, repetitions: u64) -> [f64; 3] {
+fn coverage(
+    kind: Kind,
+    (rows, sites): (usize, usize),
+    d: usize,
+    epsilon: f64,
+    repetitions: u64,
+) -> [f64; 3] {
     let (mut held, mut naive, mut widths) = (0.0, 0.0, Vec::new());
     for repetition in 0..repetitions {
-        let World { target, truth, apart } = world(kind, rows, d, 100 + repetition);
+        let World { target, truth, apart } = world(kind, (rows, sites), d, 100 + repetition);
         let mut chain = Chain::new(&recipe(kind, d, epsilon), &target, repetition);
         let draws = chain.draws(600);
         for k in 0..d {
@@ -196,11 +204,12 @@ fn coverage(kind: Kind, rows: usize, d: usize, epsilon: f64, repetitions: u64) -
 #[test]
 fn a_release_covers_the_truth_and_knows_its_noise() {
     let rows = of_environment("ROWS", 2000.0) as usize;
+    let sites = of_environment("SITES", SITES as f64) as usize;
     let d = of_environment("COLUMNS", 3.0) as usize;
     let epsilon = of_environment("EPSILON", 1.0);
     let repetitions = of_environment("REPETITIONS", 60.0) as u64;
     for (name, kind) in [("linear", Kind::Linear), ("logistic", Kind::Logistic)] {
-        let [held, naive, width] = coverage(kind, rows, d, epsilon, repetitions);
+        let [held, naive, width] = coverage(kind, (rows, sites), d, epsilon, repetitions);
         println!("{name}: covers {held:.3} (naive {naive:.3}), {width:.2} times as wide");
         assert!((0.80..=0.98).contains(&held), "{name}: {held}");
         let usual = std::env::var("ROWS").is_err();
@@ -213,7 +222,7 @@ fn a_release_covers_the_truth_and_knows_its_noise() {
 #[test]
 fn sites_are_asked_twice_and_never_again() {
     for kind in [Kind::Linear, Kind::Logistic] {
-        let World { target, .. } = world(kind, 400, 2, 1);
+        let World { target, .. } = world(kind, (400, SITES), 2, 1);
         let mut chain = Chain::new(&recipe(kind, 2, 3.0), &target, 1);
         for stage in 0..2 {
             assert_eq!(chain.server.cohort().len(), SITES, "{stage}");
@@ -231,7 +240,7 @@ fn sites_are_asked_twice_and_never_again() {
 #[test]
 fn a_restored_chain_goes_on_as_the_uninterrupted_one() {
     for kind in [Kind::Linear, Kind::Logistic] {
-        let World { target, .. } = world(kind, 400, 2, 1);
+        let World { target, .. } = world(kind, (400, SITES), 2, 1);
         let recipe = recipe(kind, 2, 3.0);
         for exchanges in [0, 1, 2, 5] {
             let mut chain = Chain::new(&recipe, &target, 4);
@@ -265,7 +274,7 @@ fn order(
 /// A site gives each release once, in its turn, with the bounds that were agreed on.
 #[test]
 fn a_site_gives_each_release_once_and_in_its_turn() {
-    let World { target, .. } = world(Kind::Linear, 40, 2, 1);
+    let World { target, .. } = world(Kind::Linear, (40, SITES), 2, 1);
     let recipe = recipe(Kind::Linear, 2, 3.0);
     let target = Arc::new(recipe.check(target).unwrap());
     let keys = Keys::simulation(Seed::new(1), 0);
@@ -291,7 +300,7 @@ fn a_site_gives_each_release_once_and_in_its_turn() {
 /// 2000 keys, means within 4.9 standard errors and variances too.
 #[test]
 fn answers_have_the_noise_that_is_accounted_for() {
-    let World { target, .. } = world(Kind::Linear, 40, 2, 1);
+    let World { target, .. } = world(Kind::Linear, (40, SITES), 2, 1);
     let recipe = recipe(Kind::Linear, 2, 3.0);
     let target = Arc::new(recipe.check(target).unwrap());
     let Recipe::Release(Release { once: Some(once), .. }) = &recipe else { panic!() };
@@ -331,7 +340,7 @@ fn answers_have_the_noise_that_is_accounted_for() {
 #[test]
 fn a_release_that_says_nothing_gives_draws_only_where_they_are_wanted() {
     for kind in [Kind::Linear, Kind::Logistic] {
-        let World { target, .. } = world(kind, 100, 6, 1);
+        let World { target, .. } = world(kind, (100, SITES), 6, 1);
         let Recipe::Release(release) = recipe(kind, 6, 0.5) else { panic!() };
         let strict = Recipe::Release(Release { weak: false, ..release.clone() });
         let mut chain = Chain::new(&strict, &target, 1);
@@ -348,7 +357,7 @@ fn a_release_that_says_nothing_gives_draws_only_where_they_are_wanted() {
 
 #[test]
 fn what_cannot_be_released_is_refused() {
-    let World { target, .. } = world(Kind::Logistic, 40, 2, 1);
+    let World { target, .. } = world(Kind::Logistic, (40, SITES), 2, 1);
     let recipe = recipe(Kind::Logistic, 2, 3.0);
     let told = |target: Target| match recipe.check(target) {
         Err(DataError::Unsupported { what, .. }) => what,

@@ -501,8 +501,8 @@ pub(crate) fn public_step(config: &Config) -> Option<f64> {
 }
 
 /// What those learn who see the draws alone: a chain that contracts forgets, and a draw tells of
-/// the rounds before it less than they would tell themselves. `mu` of `n` iterations of every chain,
-/// where that of a single one is `each`; `None` where no such bound is known.
+/// the rounds before it less than they would tell themselves. `mu` of `n` iterations of every
+/// chain, where that of a single one is `each`; `None` where no such bound is known.
 ///
 /// How strongly the chain contracts must hold for every data set: by the prior from below, and by
 /// as many rows as there can be from above.

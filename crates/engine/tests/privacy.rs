@@ -158,8 +158,8 @@ fn what_tells_more_is_refused_by_its_field() {
     assert_eq!(refusals(&open)[0].field, "privacy");
 }
 
-/// A step that is left open follows from how curved so many rows can be at most, which no row moves:
-/// l R^2 N and the prior, with l = 1/4, 1/2 and 1/variance.
+/// A step that is left open follows from how curved so many rows can be at most, which no row
+/// moves: l R^2 N and the prior, with l = 1/4, 1/2 and 1/variance.
 #[test]
 fn a_step_that_is_left_open_follows_from_public_bounds() {
     let open = GOOD.replace("step = 1e-4\n", "") + "rows = 1000\n";
@@ -228,7 +228,11 @@ fn draws_that_are_far_apart_tell_outsiders_less_than_rounds() {
     // What is rounded to 32 bits does not contract; and where draws follow each other closely they
     // tell what the rounds tell.
     let rounds = gaussian_epsilon(reach * (2.0 * 12000.0 * step / 2.0).sqrt(), 1e-6);
-    for (find, with) in [("wire = \"f64\"", ""), ("thin = 4000", "thin = 1"), ("rows = 7\n", "")] {
+    for (find, with) in [
+        ("wire = \"f64\"", ""),
+        ("burn_in = 4000\nthin = 4000", "burn_in = 1\nthin = 1"),
+        ("rows = 7\n", ""),
+    ] {
         let other = told(&text.replace(find, with));
         assert!((other[2].0 / rounds - 1.0).abs() < 1e-6, "{find}: {other:?}, {rounds}");
         assert_eq!(other[0], found[0], "{find}: the server sees every round");

@@ -157,29 +157,48 @@ impl Drop for Admittance {
     }
 }
 
+/// What gives connections.
+pub trait Listener: Unpin {
+    /// The next one.
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>>;
+
+    /// Where it listens.
+    fn address(&self) -> io::Result<SocketAddr>;
+}
+
+impl Listener for TcpListener {
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        TcpListener::poll_accept(self, cx)
+    }
+
+    fn address(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+}
+
 /// Connections as they come.
-pub struct Incoming {
-    listener: TcpListener,
+pub struct Incoming<L = TcpListener> {
+    listener: L,
     door: Arc<Door>,
     /// How long somebody may take to be admitted.
     patience: Duration,
     rest: Option<Pin<Box<Sleep>>>,
 }
 
-impl Incoming {
+impl<L: Listener> Incoming<L> {
     /// Those that a listener takes.
-    pub fn new(listener: TcpListener) -> Incoming {
+    pub fn new(listener: L) -> Self {
         let door = Arc::new(Door::new(AT_ONCE));
         Incoming { listener, door, patience: PATIENCE, rest: None }
     }
 
     /// The same that lets so many of one address be on their way.
-    pub fn at_once(self, most: usize) -> Incoming {
+    pub fn at_once(self, most: usize) -> Self {
         Incoming { door: Arc::new(Door::new(most)), ..self }
     }
 
     /// The same with another patience.
-    pub fn with_patience(self, patience: Duration) -> Incoming {
+    pub fn with_patience(self, patience: Duration) -> Self {
         Incoming { patience, ..self }
     }
 
@@ -191,7 +210,7 @@ impl Incoming {
     }
 }
 
-impl Stream for Incoming {
+impl<L: Listener> Stream for Incoming<L> {
     type Item = io::Result<Guest>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -208,7 +227,7 @@ impl Stream for Incoming {
                 }
                 Err(error) => {
                     // such as no file left: to try again at once would take all the time there is
-                    let here = self.listener.local_addr().map(|address| address.ip());
+                    let here = self.listener.address().map(|address| address.ip());
                     if let Ok(here) = here {
                         self.door.complain(here, &format!("no connection can be taken: {error}"));
                     }
@@ -333,6 +352,42 @@ mod tests {
             drop(visitors);
             assert!(door.enter(here).is_some());
         }
+    }
+
+    /// A listener that the system gives no connection for a while.
+    struct Starved {
+        listener: TcpListener,
+        left: std::sync::atomic::AtomicU32,
+    }
+
+    impl Listener for Starved {
+        fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+            let one_less = |left: u32| left.checked_sub(1);
+            if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+                return Poll::Ready(Err(io::Error::other("no file left")));
+            }
+            TcpListener::poll_accept(&self.listener, cx)
+        }
+
+        fn address(&self) -> io::Result<SocketAddr> {
+            self.listener.local_addr()
+        }
+    }
+
+    /// Where the system gives no connection the door waits before it tries again, and goes on.
+    #[test]
+    fn errors_of_the_system_are_waited_out() {
+        use tokio_stream::StreamExt;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut incoming = Incoming::new(Starved { listener, left: 3.into() });
+            let _known = TcpStream::connect(address).await.unwrap();
+            let since = Instant::now();
+            incoming.next().await.unwrap().unwrap();
+            assert!(since.elapsed() >= 3 * BACK_OFF, "{:?}", since.elapsed());
+        });
     }
 
     #[test]

@@ -445,8 +445,8 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         Err("no bound of a row's gradient is known for this model")
     }
 
-    /// The largest curvature that the loss of one row can have at any parameters, where its features
-    /// are at most `row_norm` long, if there is a bound.
+    /// The largest curvature that the loss of one row can have at any parameters, where its
+    /// features are at most `row_norm` long, if there is a bound.
     fn row_curvature(&self, _row_norm: f64) -> Option<f64> {
         None
     }
