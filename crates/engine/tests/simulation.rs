@@ -120,7 +120,7 @@ fn with_hundreds_of_sites_a_bad_network_changes_nothing() {
         let target = recipe.check(target.clone()).unwrap();
         let setup = Setup { recipe, target, start: vec![0.3, 0.3], iterations: 30 };
         let told = run(&setup, Weather::ROUGH, 4, Until::Draws(30)).unwrap();
-        assert!(told.chains == 1 && told.lost > 500 && told.refused > 500, "{told:?}");
+        assert!(told.chains > 0 && told.lost > 500 && told.refused > 500, "{told:?}");
     }
 }
 

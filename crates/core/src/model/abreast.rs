@@ -6,7 +6,7 @@ use pulp::{Simd, WithSimd};
 use super::design::Entries;
 use super::{Block, Design, PointLoss, Rows};
 use crate::ask::{Ask, Sum};
-use crate::simd::LANES;
+use crate::simd::{F8, LANES};
 
 /// From so many points on, several at a time are faster than one after the other.
 const WORTH: usize = 2;
@@ -248,16 +248,23 @@ impl<L: PointLoss, const N: usize> WithSimd for Slopes<'_, L, N> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Slopes { of: (design, response, loss), points, rows, scale, out } = self;
+        let mut scales = [[0.0; N]; LANES];
+        for k in 0..LANES {
+            scales[k] = *scale;
+        }
         for block in rows.blocks(design.rows()) {
-            let (mut t, mut y) = ([[0.0; N]; LANES], [0.0; LANES]);
+            let (mut t, mut y) = ([[0.0; N]; LANES], [[0.0; N]; LANES]);
             for (k, row) in block.iter().enumerate() {
                 t[k] = predictors(simd, design, *row, points);
-                y[k] = response[*row];
+                y[k] = [response[*row]; N];
             }
             // slopes are long chains of operations: those of all rows at once
-            for k in 0..LANES {
-                for lane in 0..N {
-                    t[k][lane] = scale[lane] * loss.slope(t[k][lane], y[k]);
+            let eights = t.as_flattened_mut().as_chunks_mut::<LANES>().0;
+            let (y, scales) = (y.as_flattened().as_chunks().0, scales.as_flattened().as_chunks().0);
+            for ((t, y), scale) in eights.iter_mut().zip(y).zip(scales) {
+                let (y, scale): (&F8, &F8) = (y, scale);
+                for lane in 0..LANES {
+                    t[lane] = scale[lane] * loss.slope(t[lane], y[lane]);
                 }
             }
             add_rows(simd, design, &block, &t, out);
@@ -274,17 +281,31 @@ fn run<K: WithSimd>(kernel: K) -> K::Output {
     pulp::Arch::new().dispatch(kernel)
 }
 
-/// Run a kernel whose vectors have four numbers.
+/// Run a kernel whose vectors have four numbers. What it does with arrays of eight, such as slopes,
+/// has the widest registers all the same.
+#[cfg(all(target_arch = "x86_64", not(feature = "narrow")))]
 #[inline(always)]
 fn run_half<K: WithSimd>(kernel: K) -> K::Output {
-    #[cfg(all(target_arch = "x86_64", not(feature = "narrow")))]
-    {
-        if let Some(avx2) = pulp::x86::V3::try_new() {
-            return Simd::vectorize(avx2, kernel);
+    use pulp::x86::{V3, V4};
+    struct OfFour<K>(K, V3);
+    impl<K: WithSimd> pulp::NullaryFnOnce for OfFour<K> {
+        type Output = K::Output;
+        #[inline(always)]
+        fn call(self) -> K::Output {
+            self.0.with_simd(self.1)
         }
-        return kernel.with_simd(pulp::Scalar);
     }
-    #[cfg(not(all(target_arch = "x86_64", not(feature = "narrow"))))]
+    match (V3::try_new(), V4::try_new()) {
+        (Some(four), Some(wide)) => wide.vectorize(OfFour(kernel, four)),
+        (Some(four), None) => four.vectorize(OfFour(kernel, four)),
+        _ => kernel.with_simd(pulp::Scalar),
+    }
+}
+
+/// Run a kernel whose vectors have four numbers.
+#[cfg(not(all(target_arch = "x86_64", not(feature = "narrow"))))]
+#[inline(always)]
+fn run_half<K: WithSimd>(kernel: K) -> K::Output {
     run(kernel)
 }
 
@@ -300,11 +321,10 @@ fn predictors<S: Simd, const N: usize>(
     let (points, _) = S::as_simd_f64s(points);
     let (out, _) = S::as_mut_simd_f64s(&mut sums);
     // the points fill so many registers
-    let each = out.len();
+    let each = N / S::F64_LANES;
     for (place, out) in out.iter_mut().enumerate() {
-        let plus = |sum: S::f64s, by: f64, coordinate: usize| {
-            let product = simd.mul_f64s(simd.splat_f64s(by), points[coordinate * each + place]);
-            simd.add_f64s(sum, product)
+        let plus = |sum: S::f64s, by: f64, point: S::f64s| {
+            simd.add_f64s(sum, simd.mul_f64s(simd.splat_f64s(by), point))
         };
         match design.row(row) {
             Entries::Dense(cells) => {
@@ -313,21 +333,20 @@ fn predictors<S: Simd, const N: usize>(
                 let (mut p0, mut p1, mut p2, mut p3) = (zero, zero, zero, zero);
                 let (mut p4, mut p5, mut p6, mut p7) = (zero, zero, zero, zero);
                 let (blocks, rest) = cells.as_chunks::<LANES>();
-                for (number, cells) in blocks.iter().enumerate() {
-                    let first = number * LANES;
-                    p0 = plus(p0, cells[0], first);
-                    p1 = plus(p1, cells[1], first + 1);
-                    p2 = plus(p2, cells[2], first + 2);
-                    p3 = plus(p3, cells[3], first + 3);
-                    p4 = plus(p4, cells[4], first + 4);
-                    p5 = plus(p5, cells[5], first + 5);
-                    p6 = plus(p6, cells[6], first + 6);
-                    p7 = plus(p7, cells[7], first + 7);
+                let (whole, last) = points.split_at(blocks.len() * LANES * each);
+                for (cells, points) in blocks.iter().zip(whole.chunks_exact(LANES * each)) {
+                    p0 = plus(p0, cells[0], points[place]);
+                    p1 = plus(p1, cells[1], points[each + place]);
+                    p2 = plus(p2, cells[2], points[2 * each + place]);
+                    p3 = plus(p3, cells[3], points[3 * each + place]);
+                    p4 = plus(p4, cells[4], points[4 * each + place]);
+                    p5 = plus(p5, cells[5], points[5 * each + place]);
+                    p6 = plus(p6, cells[6], points[6 * each + place]);
+                    p7 = plus(p7, cells[7], points[7 * each + place]);
                 }
-                let first = blocks.len() * LANES;
                 let mut parts = [p0, p1, p2, p3, p4, p5, p6, p7];
-                for (k, (part, cell)) in parts.iter_mut().zip(rest).enumerate() {
-                    *part = plus(*part, *cell, first + k);
+                for ((part, cell), points) in parts.iter_mut().zip(rest).zip(last.chunks(each)) {
+                    *part = plus(*part, *cell, points[place]);
                 }
                 let [p0, p1, p2, p3, p4, p5, p6, p7] = parts;
                 let add = |a, b| simd.add_f64s(a, b);
@@ -336,7 +355,7 @@ fn predictors<S: Simd, const N: usize>(
             Entries::Sparse(columns, values) => {
                 let mut sum = simd.splat_f64s(-0.0); // where sums of numbers begin
                 for (column, value) in columns.iter().zip(values) {
-                    sum = plus(sum, *value, *column as usize);
+                    sum = plus(sum, *value, points[*column as usize * each + place]);
                 }
                 *out = sum;
             }
@@ -357,16 +376,25 @@ fn add_rows<S: Simd, const N: usize>(
 ) {
     let (out, _) = S::as_mut_simd_f64s(out);
     let (scales, _) = S::as_simd_f64s(scales.as_flattened());
-    let each = scales.len() / LANES;
+    let each = N / S::F64_LANES;
     if let Some(rows) = eight_dense(design, block) {
-        for (j, out) in out.chunks_exact_mut(each).enumerate() {
-            for (place, out) in out.iter_mut().enumerate() {
-                let mut sum = *out;
-                for k in 0..LANES {
-                    let by = simd.splat_f64s(rows[k][j]);
-                    sum = simd.add_f64s(sum, simd.mul_f64s(scales[k * each + place], by));
-                }
-                *out = sum;
+        let [r0, r1, r2, r3, r4, r5, r6, r7] = rows;
+        let columns = r0.len();
+        let [r1, r2, r3] = [&r1[..columns], &r2[..columns], &r3[..columns]];
+        let [r4, r5, r6, r7] = [&r4[..columns], &r5[..columns], &r6[..columns], &r7[..columns]];
+        for place in 0..each {
+            let mut scale = [simd.splat_f64s(0.0); LANES];
+            for k in 0..LANES {
+                scale[k] = scales[k * each + place];
+            }
+            let plus = |sum: S::f64s, k: usize, by: f64| {
+                simd.add_f64s(sum, simd.mul_f64s(scale[k], simd.splat_f64s(by)))
+            };
+            for (j, out) in out.chunks_exact_mut(each).enumerate().take(columns) {
+                let sum = plus(plus(out[place], 0, r0[j]), 1, r1[j]);
+                let sum = plus(plus(sum, 2, r2[j]), 3, r3[j]);
+                let sum = plus(plus(sum, 4, r4[j]), 5, r5[j]);
+                out[place] = plus(plus(sum, 6, r6[j]), 7, r7[j]);
             }
         }
         return;

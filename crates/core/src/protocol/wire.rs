@@ -21,7 +21,8 @@ pub struct Format {
     pub dim: usize,
     /// How a number crosses uncompressed.
     pub precision: Precision,
-    /// How each client compresses what it sends in rounds; none where the list ends.
+    /// How clients compress what they send in rounds: one for all, or one for each; none where the
+    /// list ends.
     pub up: Vec<Option<Channel>>,
     /// How the server compresses increments of the position.
     pub down: Option<Channel>,
@@ -38,7 +39,8 @@ impl Format {
     }
 
     fn up_of(&self, client: ClientId) -> Option<&Channel> {
-        self.up.get(client.index())?.as_ref()
+        let place = if self.up.len() == 1 { 0 } else { client.index() };
+        self.up.get(place)?.as_ref()
     }
 }
 

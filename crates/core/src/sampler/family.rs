@@ -96,11 +96,7 @@ pub trait Family {
 
     /// How vectors look on the wire.
     fn format(&self, target: &Target, keys: Keys) -> Result<Format, DataError> {
-        let (dim, b) = (target.dim(), target.clients.len());
-        let mut up = self.channels(target)?;
-        if let [one] = &up[..] {
-            up = vec![one.clone(); b];
-        }
+        let (dim, up) = (target.dim(), self.channels(target)?);
         let (precision, down) = (self.precision(), self.down_channel(dim)?);
         let levels = self.level_bits(target);
         Ok(Format { dim, precision, up, down, public: keys.public, levels })
