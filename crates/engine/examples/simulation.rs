@@ -2,8 +2,8 @@
 //! draws of long chains under a network that loses, doubles, reorders and cuts off; `--cuts N` for
 //! power cuts that hit the server on top of it (and as many times the sites), torn writes and
 //! flipped bits, over every sampler of the registry; `--restarts N` for one chain of N rounds in
-//! which somebody starts again in about 6 rounds of 100; `--sites N` for a few rounds of `lmc` with N
-//! sites, and what they take; `--seed S` to see one again.
+//! which somebody starts again in about 6 rounds of 100; `--sites N` for a few rounds of `lmc` with
+//! N sites, and what they take; `--seed S` to see one again.
 //!
 //! `cargo run --release -p consilience-engine --example simulation -- --cuts 100000`
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // a program for people, which may panic

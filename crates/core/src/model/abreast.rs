@@ -1,5 +1,5 @@
-//! Sum over rows at four or eight points side by side, one in each lane of a register: a row is read
-//! once for all of them, and the sum at a point has the bits that it has alone.
+//! Sum over rows at four or eight points side by side, one in each lane of a register: a row is
+//! read once for all of them, and the sum at a point has the bits that it has alone.
 
 use pulp::{Simd, WithSimd};
 

@@ -489,8 +489,8 @@ impl<const L: usize> Kernel for By<'_, L> {
 }
 
 /// Remembers the last point at which all rows were summed, where sums at a point that differs in
-/// few coordinates are found faster from there: of several asks in a row, which are those of several
-/// chains, the last point of each.
+/// few coordinates are found faster from there: of several asks in a row, which are those of
+/// several chains, the last point of each.
 #[derive(Debug)]
 pub(super) struct GlmEvaluator {
     pub(super) memos: [Option<Box<Memo>>; LANES],
@@ -504,8 +504,8 @@ impl GlmEvaluator {
         GlmEvaluator { memos, rows: Rowwise::new(model), lanes }
     }
 
-    /// What [`Likelihood::add_gradient`] does with all rows, bit for bit, for one of several points;
-    /// `false`: it is not done, and nothing would be gained by doing it alone.
+    /// What [`Likelihood::add_gradient`] does with all rows, bit for bit, for one of several
+    /// points; `false`: it is not done, and nothing would be gained by doing it alone.
     #[inline(always)]
     pub(super) fn add_gradient_of_all(
         &mut self,
@@ -573,7 +573,10 @@ impl Evaluator for GlmEvaluator {
             return self.rows.answer(asks);
         }
         let d = self.rows.model.dim();
-        let is_whole = |ask: &Ask<'_>| matches!((ask.sum, ask.rows), (Sum::Gradient { x }, Rows::All) if x.len() == d);
+        let is_whole = |ask: &Ask<'_>| match (ask.sum, ask.rows) {
+            (Sum::Gradient { x }, Rows::All) => x.len() == d,
+            _ => false,
+        };
         for asks in asks.chunk_by_mut(|a, b| is_whole(a) == is_whole(b)) {
             if is_whole(&asks[0]) {
                 asks.chunks_mut(LANES).for_each(|asks| self.add_gradients_of_all(asks));

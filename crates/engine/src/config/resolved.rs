@@ -127,8 +127,9 @@ impl Config {
             target.remove("start"); // the server starts the chains
         }
         let (mut own, mut others) = (Vec::new(), Vec::new());
-        let clients = top.remove("client").and_then(|clients| clients.try_into().ok());
-        for (i, client) in clients.unwrap_or_else(Vec::<Table>::new).into_iter().enumerate() {
+        let listed = top.remove("client").and_then(|clients| clients.try_into().ok());
+        let clients: Vec<Table> = listed.unwrap_or_default();
+        for (i, client) in clients.into_iter().enumerate() {
             // a file's name may have named it
             let name = match &self.target.model {
                 ModelConfig::Own(own) => own.site(i).map(str::to_owned),
