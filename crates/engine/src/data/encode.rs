@@ -99,7 +99,7 @@ pub enum EncodeError {
         known: String,
     },
     /// A response that is none of the classes.
-    #[error("{file}, {at}, column `{column}`: `{value}` is no class of the model: {known}")]
+    #[error("{file}, {at}, column `{column}`: {problem}")]
     UnknownClass {
         /// The file.
         file: String,
@@ -107,10 +107,8 @@ pub enum EncodeError {
         at: At,
         /// The column.
         column: String,
-        /// What stands there.
-        value: String,
-        /// A nearby class, if there is one, and the classes, in words.
-        known: String,
+        /// What stands there, and which classes there are.
+        problem: String,
     },
     /// A level to compare with that no row has.
     #[error("C({column}, ref = \"{level}\"): no site has that level: {known}")]
@@ -518,8 +516,10 @@ fn classified(
             file: table.file().into(),
             at: table.place(row),
             column: spec.name.clone(),
-            known: known_levels(&found, classes),
-            value: found,
+            problem: format!(
+                "`{found}` is no class of the model: {}",
+                known_levels(&found, classes)
+            ),
         })?;
         Ok(class as f64)
     };
