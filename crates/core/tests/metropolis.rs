@@ -474,6 +474,9 @@ struct Made {
     prior: Prior,
 }
 
+/// How they are made.
+type Make = fn(&mut Stream) -> Made;
+
 /// Nine patients in three wards of each hospital: an intercept, a slope, and the logarithm of how
 /// much wards differ.
 fn grouped(stream: &mut Stream) -> Made {
@@ -550,7 +553,7 @@ fn classes(stream: &mut Stream) -> Made {
 
 /// How the ranks of all parameters deviate from uniform: chi-square statistics with 7 degrees of
 /// freedom. Chains are of `hmc` in coordinates in which the posterior is round at its mode.
-fn ranks(replications: u64, temperature: f64, make: fn(&mut Stream) -> Made) -> Vec<f64> {
+fn ranks(replications: u64, temperature: f64, make: Make) -> Vec<f64> {
     const OF: usize = 32;
     const INTO: usize = 8;
     let mut counts: Vec<[f64; INTO]> = Vec::new();
@@ -595,7 +598,7 @@ fn ranks(replications: u64, temperature: f64, make: fn(&mut Stream) -> Made) -> 
 fn ranks_of_models_that_integrate_are_uniform() {
     let asked = std::env::var("REPLICATIONS").ok().and_then(|n| n.parse().ok());
     let replications = asked.unwrap_or(120);
-    let models: [(&str, fn(&mut Stream) -> Made); 3] =
+    let models: [(&str, Make); 3] =
         [("groups", grouped), ("missing values", lacking), ("classes", classes)];
     let mut wrong = Vec::new();
     for (name, make) in models {
