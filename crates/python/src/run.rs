@@ -218,7 +218,7 @@ impl Run {
         py: Python<'py>,
         site: &str,
         columns: Columns<'py>,
-    ) -> PyResult<(Vec<String>, Vec<String>, Bound<'py, PyArray3<f64>>)> {
+    ) -> PyResult<Drawn<'py>> {
         let (record, tables) = (self.whole(py)?, tables(&columns)?);
         let draw =
             || effects_with(&record, site, &tables).map_err(|e| Failure::new(Raised::Data, e));
@@ -257,6 +257,7 @@ const ROWS: &str = "the rows";
 
 type Predicted<'py> =
     (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, String);
+type Drawn<'py> = (Vec<String>, Vec<String>, Bound<'py, PyArray3<f64>>);
 type Parts<'py> = (
     BTreeMap<String, String>,
     Bound<'py, PyArray3<f64>>,
