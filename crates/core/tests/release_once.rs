@@ -1,7 +1,7 @@
 //! Draws given two noisy releases cover what they should, through the answers that leave a site.
 //!
-//! `REPETITIONS=300 ROWS=10000 COLUMNS=20 EPSILON=1 SITES=1 cargo test --release
-//! -p consilience-core --test release_once covers -- --nocapture` for other sizes: the tables of the
+//! `REPETITIONS=300 ROWS=10000 COLUMNS=20 EPSILON=1 SITES=1 cargo test --release -p
+//! consilience-core --test release_once covers -- --nocapture` for other sizes: the tables of the
 //! book.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may panic, and shows its numbers
