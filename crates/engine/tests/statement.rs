@@ -257,12 +257,15 @@ fn so_do_columns_and_what_surveys_found() {
     assert_eq!(hashes.len(), count + levels + 1 + 6, "every change has a hash of its own");
 }
 
+/// What is changed of a spline: its knots, which column of which term, centre, scale and mean.
+type Change = dyn Fn(&mut Knots, &mut [usize; 2], &mut [f64; 3]);
+
 /// Every number and every part of a spline and of a product is part of it, too.
 #[test]
 fn so_do_splines_and_products() {
     let config = parse("[data]\nbuiltin = \"heart-disease\"\n[sampler]\nname = \"lmc\"\n");
     let (first, names) = (agreement(&config), names(&config).unwrap());
-    let spline = |change: &dyn Fn(&mut Knots, &mut [usize; 2], &mut [f64; 3])| {
+    let spline = |change: &Change| {
         let written = Spline { natural: false, df: 5, degree: 2, standardised: true };
         let inner = vec![0.25, 0.5, 0.75];
         let mut knots = Knots { spline: written, bounds: (0.0, 1.0), inner, moments: (0.5, 0.1) };
