@@ -202,7 +202,7 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
         lines.push(("privacy, heat of rounding".into(), "draws are wanted whatever it is".into()));
     }
     if let Some(rows) = rows {
-        lines.push(("privacy: rows of all sites, at most".into(), rows.to_string()));
+        lines.push(("privacy, rows of all sites, at most".into(), rows.to_string()));
     }
     if *secure_sum {
         lines.push(("privacy, the server sees".into(), "the sum of all answers".into()));

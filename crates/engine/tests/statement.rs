@@ -72,7 +72,7 @@ fn bases() -> [String; 11] {
         with("name = \"lmc\"\nstep = 0.05")
             .replace("model = \"logistic\"", "model = \"linear\"\nnoise_variance = 1.0")
             + "[privacy]\nepsilon = 3.0\ndelta = 1e-6\nneighbour = \"replace\"\n\
-               row_norm = 2.0\nslope = 1.5\nresponse = 4.0\nserver_share = 0.125\n\
+               row_norm = 2.0\nrows = 500\nslope = 1.5\nresponse = 4.0\nserver_share = 0.125\n\
                colluding = 1\nsampling = \"poisson\"\nhot = true\nsecure_sum = true\n",
     ]
 }
@@ -134,6 +134,7 @@ const CHANGES: &[(&str, &str, &str)] = &[
     ("delta = 1e-6", "delta = 1e-7", "privacy, delta"),
     ("neighbour = \"replace\"", "neighbour = \"add-remove\"", "privacy, against"),
     ("row_norm = 2.0", "row_norm = 2.5", "privacy, rows are shortened to"),
+    ("rows = 500", "rows = 501", "privacy, rows of all sites, at most"),
     ("slope = 1.5", "slope = 1.25", "privacy, slopes are held within"),
     ("response = 4.0", "response = 3.0", "privacy, responses are clipped to within"),
     ("server_share = 0.125", "server_share = 0.25", "privacy, noise left to the server"),
