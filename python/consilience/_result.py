@@ -153,12 +153,14 @@ class Effects(Mapping[str, npt.NDArray[np.float64]]):
     @property
     def mean(self) -> npt.NDArray[np.float64]:
         """The mean of each."""
-        return self.draws.mean(axis=(0, 1))
+        mean: npt.NDArray[np.float64] = self.draws.mean(axis=(0, 1))
+        return mean
 
     @property
     def sd(self) -> npt.NDArray[np.float64]:
         """The standard deviation of each."""
-        return self.draws.std(axis=(0, 1))
+        sd: npt.NDArray[np.float64] = self.draws.std(axis=(0, 1))
+        return sd
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
         if name not in self.names:
