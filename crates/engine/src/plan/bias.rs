@@ -153,10 +153,15 @@ impl Outlook<'_> {
                 name(k)
             ));
         }
-        let remedy = match self.better {
+        let smaller = match self.better {
             Some(better) => format!("Use a step of at most {better:.1e}, or step = \"auto\""),
             None => self.remedy().into(),
         };
+        // see what was tried in the chapter on choosing
+        let remedy = format!(
+            "{smaller}. Where the posterior is skewed means may be off by up to 2.4 times their \
+             forecast: `bias = \"halve\"` in [run] measures the bias"
+        );
         let says = format!(
             "the draws of {} at step {step:.1e} are biased: {} by forecast",
             self.sampler,
