@@ -14,6 +14,7 @@ use crate::data::derived::{self, DerivedError};
 use crate::data::formats::{
     DataFile, Format, FormatError, RawColumn, RawTable, csv, parquet, read, read_text,
 };
+use crate::data::stated;
 use crate::data::{
     self, CellRule, Coding, Column, ColumnSpec, DesignColumn, DesignPlan, EncodeError, Kind,
     Missing, Moments, ReferenceLevel, Response, Schema, Study, Table, TableError, Term,
@@ -44,6 +45,9 @@ pub struct Encoding {
     /// Columns that are computed of others: terms, or the response.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     computed: Vec<String>,
+    /// Whether the config states how columns are coded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    stated: bool,
     /// Columns that are added to the predictor as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     offsets: Vec<String>,
@@ -187,6 +191,7 @@ impl Encoding {
             header,
             terms: plan.terms.clone(),
             computed: Vec::new(),
+            stated: false,
             offsets: plan.offsets.clone(),
             levels: moments.seen.clone(),
             divisors: vec![1.0; columns.len()],
@@ -290,6 +295,7 @@ impl Encoding {
             header,
             terms,
             computed: Vec::new(),
+            stated: false,
             offsets: Vec::new(),
             levels,
             divisors: vec![1.0; columns.len()],
@@ -313,6 +319,11 @@ impl Encoding {
             }
         }
         self
+    }
+
+    /// The same where the config states how columns are coded, or not.
+    pub(crate) fn stated(self, stated: bool) -> Self {
+        Encoding { stated, ..self }
     }
 
     /// The table with the columns that are computed; the response may be missing.
@@ -353,6 +364,112 @@ impl Encoding {
             self.divisors.insert(0, 1.0);
         }
         self
+    }
+
+    /// How the columns were coded, as lines of `[target.coding]`: who states them codes rows so
+    /// without asking any site. They are exact functions of the rows that they were found by,
+    /// unless they were stated then.
+    pub fn as_stated(&self) -> String {
+        let rules = || self.columns.iter().flat_map(|column| column.rule.parts());
+        let list = |values: Vec<f64>| {
+            let each: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
+            format!("[{}]", each.join(", "))
+        };
+        let word = |level: &String| match level.parse::<f64>() {
+            Ok(number) if number.to_string() == *level => level.clone(),
+            _ => toml::Value::String(level.clone()).to_string(),
+        };
+        let mut lines = Vec::new();
+        for (at, term) in self.terms.iter().enumerate() {
+            let of = |rule: &&CellRule| rule.term() == Some(at);
+            let mut parts: Vec<String> = Vec::new();
+            match term.coding {
+                Coding::Standardised | Coding::Centred | Coding::Raw => {
+                    match rules().filter(of).find(|rule| !matches!(rule, CellRule::Missing { .. }))
+                    {
+                        Some(CellRule::Standardised { mean, sd, .. }) => {
+                            parts.push(format!("centre = {mean:?}"));
+                            if term.coding == Coding::Standardised {
+                                parts.push(format!("scale = {sd:?}"));
+                            }
+                        }
+                        Some(CellRule::Raw { mean, .. }) if term.missing != Missing::Refuse => {
+                            parts.push(format!("impute = {mean:?}"));
+                        }
+                        Some(_) => {}
+                        None => continue, // left out
+                    }
+                }
+                Coding::Spline(spline) => {
+                    let mut columns: Vec<(usize, f64, f64, f64)> = Vec::new();
+                    let mut found = None;
+                    for rule in rules().filter(of) {
+                        if let CellRule::Spline { part, knots, centre, scale, usual, .. } = rule
+                            && columns.iter().all(|(known, ..)| known != part)
+                        {
+                            columns.push((*part, *centre, *scale, *usual));
+                            found = Some(knots);
+                        }
+                    }
+                    let Some(knots) = found else { continue };
+                    columns.sort_by_key(|(part, ..)| *part);
+                    parts.push(format!("knots = {}", list(knots.inner.clone())));
+                    parts.push(format!("bounds = {}", list(vec![knots.bounds.0, knots.bounds.1])));
+                    if spline.standardised {
+                        let of = |value: fn(&(usize, f64, f64, f64)) -> f64| {
+                            list(columns.iter().map(value).collect())
+                        };
+                        parts.push(format!("centre = {}", of(|column| column.1)));
+                        parts.push(format!("scale = {}", of(|column| column.2)));
+                    } else if term.missing != Missing::Refuse {
+                        let usual = columns.iter().map(|column| column.3).collect();
+                        parts.push(format!("impute = {}", list(usual)));
+                    }
+                }
+                Coding::Binary | Coding::Dummy(_) => {
+                    let own = |rule: &CellRule| match rule {
+                        CellRule::Level { level, fill, .. } => Some((level.clone(), *fill)),
+                        _ => None,
+                    };
+                    let columns: Vec<(String, bool)> = rules().filter(of).filter_map(own).collect();
+                    if columns.is_empty() {
+                        continue;
+                    }
+                    let levels = match term.coding {
+                        Coding::Binary => vec!["0".to_owned(), "1".to_owned()],
+                        _ => self.levels[at].clone(),
+                    };
+                    let written: Vec<String> = levels.iter().map(word).collect();
+                    parts.push(format!("levels = [{}]", written.join(", ")));
+                    let has = |level: &&String| columns.iter().any(|(known, _)| known == *level);
+                    let reference = levels.iter().find(|level| !has(level));
+                    let later = reference.filter(|level| **level != levels[0]);
+                    if let Some(level) = later.filter(|_| term.reference.is_none()) {
+                        parts.push(format!("reference = {}", word(level)));
+                    }
+                    let filled = columns.iter().find(|(_, fill)| *fill).map(|(level, _)| level);
+                    if let Some(level) =
+                        filled.or(reference).filter(|_| term.missing != Missing::Refuse)
+                    {
+                        parts.push(format!("impute = {}", word(level)));
+                    }
+                }
+            }
+            if rules().filter(of).any(|rule| matches!(rule, CellRule::Missing { .. })) {
+                parts.push("mark = true".into());
+            }
+            // a spline of a column that enters otherwise, too, is called as it is written
+            let twice = self.terms.iter().filter(|other| other.column == term.column).count() > 1;
+            let name = match term.coding {
+                Coding::Spline(_) if twice => &term.title,
+                _ => &term.column,
+            };
+            let line = format!("{} = {{ {} }}\n", stated::key(name), parts.join(", "));
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        lines.concat()
     }
 
     /// The layout of a file that this program can read, else why not.
@@ -749,7 +866,9 @@ impl Encoding {
                 .column(&term.column)
                 .filter(|_| read)
                 .map_or(0, |(_, values)| values.missing());
-            let by = if term.coding.is_number() {
+            let by = if self.stated {
+                "what the config states"
+            } else if term.coding.is_number() {
                 "the federated mean"
             } else {
                 "the most common level of the federation"

@@ -1,6 +1,8 @@
 //! Plan what a run tells of one row before anything runs, and refuse what tells more than was
 //! agreed on.
 
+use std::sync::Arc;
+
 use consilience_core::model::RowReach;
 use consilience_core::privacy::{
     Composition, HiddenState, Neighbour, Once, PrivacyError, Release, Released, Sampling,
@@ -14,10 +16,13 @@ use serde::Serialize;
 use crate::config::{
     Config, ConfigError, FieldLocation, ModelConfig, PriorConfig, PrivacyConfig, Source, Start,
 };
+use crate::data::stated::{self, StatedCoding, StatedError};
+use crate::data::{builtin, lay_out};
+use crate::models::RowModel;
 use crate::plan;
 use crate::problem::Problem;
 use crate::record::Record;
-use crate::site;
+use crate::site::{self, StatedDesign};
 use crate::warnings::{Code, Warning};
 
 /// No budget is asked to allow more releases than this.
@@ -65,6 +70,15 @@ pub(crate) fn shorten(cells: &mut [f64], columns: usize, most: f64) -> Shortened
         }
     }
     told
+}
+
+/// The model of rows that every site codes alone, if there is one: numbers as they are, or columns
+/// whose coding the config states.
+fn rows_alone(config: &Config) -> Option<Arc<dyn RowModel>> {
+    match &config.target.model {
+        ModelConfig::Rows { kind, .. } => Some(Arc::clone(kind)),
+        _ => StatedDesign::of(config).ok()?.map(|design| design.kind),
+    }
 }
 
 /// Something that stands against a private run.
@@ -198,8 +212,7 @@ const LEAST_DRAWS: f64 = 100.0;
 
 /// What is released once by this config; or why nothing is.
 pub(crate) fn once(config: &Config) -> Result<Once, String> {
-    let (Some(privacy), ModelConfig::Rows { kind, .. }) = (&config.privacy, &config.target.model)
-    else {
+    let (Some(privacy), Some(kind)) = (&config.privacy, rows_alone(config)) else {
         return Err("there is no budget, or there are no rows".into());
     };
     let released = kind.released(privacy.response)?;
@@ -371,8 +384,7 @@ pub fn allowance(
     if config.sampler.row.family.asks_twice {
         return Ok(2); // two answers, each once and in its turn: the noise is for these
     }
-    let (Some(privacy), ModelConfig::Rows { kind, .. }) = (&config.privacy, &config.target.model)
-    else {
+    let (Some(privacy), Some(kind)) = (&config.privacy, rows_alone(config)) else {
         return Err(refuse("there is no budget, or there are no rows".into()));
     };
     if applied(config, recipe.clone(), dim)? != *recipe {
@@ -408,8 +420,7 @@ pub fn allowance(
 
 /// How large one row of a private run can be, by its config; `None` where there is no budget.
 pub fn row_reach(config: &Config) -> Option<RowReach> {
-    let (Some(privacy), ModelConfig::Rows { kind, .. }) = (&config.privacy, &config.target.model)
-    else {
+    let (Some(privacy), Some(kind)) = (&config.privacy, rows_alone(config)) else {
         return None;
     };
     let gradient = kind.row_gradient(privacy.row_norm, privacy.slope).ok()?;
@@ -438,7 +449,7 @@ pub(crate) fn applied(config: &Config, recipe: Recipe, dim: usize) -> Result<Rec
     let Some(privacy) = &config.privacy else { return Ok(recipe) };
     let family = recipe.family();
     if privacy.secure_sum {
-        let ModelConfig::Rows { kind, .. } = &config.target.model else { return Ok(recipe) };
+        let Some(kind) = rows_alone(config) else { return Ok(recipe) };
         let fix = "correct [privacy]";
         let bound = kind
             .row_gradient(privacy.row_norm, privacy.slope)
@@ -470,8 +481,7 @@ fn prior_curvature(config: &Config) -> Option<(f64, f64)> {
 /// The largest curvature that the posterior of so many rows can have, whatever stands in them:
 /// `l R^2 N` and the prior's.
 fn largest_curvature(config: &Config, rows: u64) -> Option<f64> {
-    let (Some(privacy), ModelConfig::Rows { kind, .. }) = (&config.privacy, &config.target.model)
-    else {
+    let (Some(privacy), Some(kind)) = (&config.privacy, rows_alone(config)) else {
         return None;
     };
     let each = kind.row_curvature(privacy.row_norm)?;
@@ -633,8 +643,10 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<PrivacyRefusal> {
         return all;
     };
     let twice = config.sampler.row.family.asks_twice;
-    match &config.target.model {
-        ModelConfig::Rows { kind, .. } if twice => {
+    let coded = "columns are coded by moments, levels or extremes of all sites' rows, which are exact \
+                 functions of them";
+    match (rows_alone(config), &config.target.model) {
+        (Some(kind), _) if twice => {
             if let Err(why) = kind.released(privacy.response) {
                 refuse(
                     "target.model",
@@ -644,7 +656,7 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<PrivacyRefusal> {
                 );
             }
         }
-        ModelConfig::Rows { kind, .. } => {
+        (Some(kind), _) => {
             if let Err(why) = kind.row_gradient(privacy.row_norm, privacy.slope) {
                 refuse(
                     "target.model",
@@ -654,26 +666,29 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<PrivacyRefusal> {
                 );
             }
         }
-        ModelConfig::Gaussian(_) => refuse(
+        (None, ModelConfig::Gaussian(_)) => refuse(
             "target.model",
             "Gaussian clients have no rows".into(),
             "use logistic or softmax regression",
         ),
-        ModelConfig::External(_) => refuse(
+        (None, ModelConfig::External(_)) => refuse(
             "target.model",
             "no bound of a row's gradient is known for a model that a program brings".into(),
             "use logistic or softmax regression",
         ),
-        ModelConfig::Builtin(_)
-        | ModelConfig::Named(_)
-        | ModelConfig::Own(_)
-        | ModelConfig::Generated(_) => refuse(
-            "data",
-            "columns are coded by moments, levels or extremes of all sites' rows, which are exact \
-             functions of them"
-                .into(),
-            "give every site a table of numbers that needs no coding: [[client]] with file",
-        ),
+        (None, _) => match StatedDesign::of(config) {
+            Err(error) => refuse(&error.field, error.problem, &error.fix),
+            Ok(_) => refuse("data", coded.into(), &to_state(config)),
+        },
+    }
+    if let Ok(Some(StatedDesign { plan, .. })) = StatedDesign::of(config)
+        && (!plan.offsets.is_empty() || plan.weights.is_some())
+    {
+        refuse(
+            "target.formula",
+            "offsets and weights of rows have no bounds in a private run".into(),
+            "leave offset( ) and weights( ) out",
+        );
     }
     if !twice && let Err(refusal) = stated(config, facts) {
         all.push(refusal);
@@ -831,6 +846,31 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<PrivacyRefusal> {
     all
 }
 
+/// How columns that sites would agree on can be stated instead.
+fn to_state(config: &Config) -> String {
+    const NUMBERS: &str =
+        "give every site a table of numbers that needs no coding: [[client]] with file";
+    let lines = match &config.target.model {
+        ModelConfig::Own(own) => own.formula.as_deref().map(stated::lines_of).unwrap_or_default(),
+        ModelConfig::Builtin(name) => builtin::study(name).map_or(Vec::new(), |study| {
+            let nothing = StatedCoding::default();
+            match lay_out(&nothing, &study.plan, &study.schema, &study.sites) {
+                Err(StatedError::Lacks { lines, .. }) => lines,
+                _ => Vec::new(),
+            }
+        }),
+        _ => return NUMBERS.into(),
+    };
+    if lines.is_empty() {
+        return format!("{NUMBERS}; or state [target.coding], with one [[client]] for each site");
+    }
+    format!(
+        "state how, with numbers that are known without the rows, and one [[client]] for each \
+         site:\n    [target.coding]\n    {}",
+        lines.join("\n    ")
+    )
+}
+
 /// Whether the sampler's server draws what its sites leave of the Langevin noise.
 fn draws_noise(config: &Config) -> bool {
     let row = config.sampler.row;
@@ -880,9 +920,7 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
     }
     let missing = |what: &str| complain(config, "privacy", what, "state it");
     let Some(privacy) = &config.privacy else { return Err(missing("there is no budget")) };
-    let ModelConfig::Rows { kind, .. } = &config.target.model else {
-        return Err(missing("there are no rows"));
-    };
+    let Some(kind) = rows_alone(config) else { return Err(missing("there are no rows")) };
     if config.sampler.row.family.asks_twice {
         let once = once(config)
             .map_err(|problem| complain(config, "privacy", problem, "correct [privacy]"))?;
@@ -1054,8 +1092,7 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
 /// What could be released once in place of the chains of this config: responses may be clipped to
 /// within any bound.
 fn once_in_place(config: &Config) -> Option<Once> {
-    let (Some(privacy), ModelConfig::Rows { kind, .. }) = (&config.privacy, &config.target.model)
-    else {
+    let (Some(privacy), Some(kind)) = (&config.privacy, rows_alone(config)) else {
         return None;
     };
     let released = kind.released(None).or_else(|_| kind.released(Some(1.0))).ok()?;

@@ -6,8 +6,8 @@ mod own;
 mod priors;
 
 pub(crate) use external::missing;
-pub(crate) use formula::Judged;
 pub use formula::{CodeFacts, CodedSummary, Kinds, TableFacts};
+pub(crate) use formula::{Judged, as_stated_error};
 pub(crate) use own::{About, Complaint, FORMULA, READ, with_computed};
 pub(crate) use priors::has_usual_coefficients;
 

@@ -3,10 +3,13 @@
 
 mod brought;
 mod coded;
+mod stated;
 
 pub use brought::{CommonModel, OwnModel, OwnModelFacts};
 use coded::{CodedTable, coded_by_sites};
 pub use coded::{hear_knots, kinds, knots};
+pub(crate) use stated::StatedDesign;
+use stated::StatedRows;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -52,6 +55,8 @@ enum Data {
     Numbers { columns: Vec<String>, potential: Arc<dyn Model>, shortened: Option<Shortened> },
     /// A table that a formula codes, alike at all sites.
     Coded(Box<CodedTable>),
+    /// A table that is coded by what the config states.
+    Stated(Box<StatedRows>),
     /// A model that the site brings.
     Model(OwnModel),
 }
@@ -375,7 +380,16 @@ impl LocalSite {
         table: Option<Table>,
         own: &Own,
     ) -> Result<LocalSite, ConfigError> {
+        let name = names(config)?.swap_remove(index);
+        let stated = StatedDesign::of(config)?;
         let data = match (&config.target.model, table) {
+            (ModelConfig::Builtin(_), Some(table)) if let Some(design) = stated => {
+                Data::Stated(Box::new(design.rows(config, (index, &name), &table)?))
+            }
+            (ModelConfig::Own(data), _) if let Some(design) = stated => {
+                let table = coded::read(config, data, index, own)?;
+                Data::Stated(Box::new(design.rows(config, (index, &name), &table)?))
+            }
             (ModelConfig::Builtin(name), Some(table)) => {
                 Data::Table(Box::new((study(config, name)?, table)))
             }
@@ -398,7 +412,7 @@ impl LocalSite {
                 ));
             }
         };
-        Ok(LocalSite { index, name: names(config)?[index].clone(), data })
+        Ok(LocalSite { index, name, data })
     }
 
     /// Its place in the list of sites.
@@ -413,7 +427,11 @@ impl LocalSite {
 
     /// How many of its rows were shortened, where the config bounds them: for its own screen.
     pub fn shortened(&self) -> Option<Shortened> {
-        if let Data::Numbers { shortened, .. } = &self.data { *shortened } else { None }
+        match &self.data {
+            Data::Numbers { shortened, .. } => *shortened,
+            Data::Stated(rows) => rows.shortened,
+            Data::Table(_) | Data::Coded(_) | Data::Model(_) => None,
+        }
     }
 
     /// What it says of itself.
@@ -430,6 +448,10 @@ impl LocalSite {
                 Introduction::Numbers { columns: columns.clone(), rows: potential.rows() as u64 }
             }
             Data::Coded(table) => table.introduce(),
+            Data::Stated(rows) => {
+                let (columns, count) = (rows.columns.clone(), rows.potential.rows() as u64);
+                Introduction::Numbers { columns, rows: count }
+            }
             Data::Model(model) => model.introduce(),
         })
     }
@@ -478,6 +500,9 @@ impl LocalSite {
             let problem = format!("site {}: {problem}", self.name);
             config.source.complain(&data_place(), problem, "check the site's data")
         };
+        if let Data::Stated(stated) = &self.data {
+            return Ok(stated.rows.clone());
+        }
         let (design, response) = match (&self.data, &agreement.moments, &config.target.model) {
             (Data::Table(data), Some(moments), _) => {
                 let (study, table) = data.as_ref();
@@ -532,6 +557,10 @@ impl LocalSite {
                 return Err(complain("the server told no moments".into()));
             }
             (Data::Numbers { potential, .. }, _) => Arc::clone(potential),
+            (Data::Stated(rows), _) => {
+                rows.check(agreement).map_err(complain)?;
+                Arc::clone(&rows.potential)
+            }
             (Data::Model(own), _) => {
                 own.check(self.index, agreement).map_err(complain)?;
                 Arc::new(Absent::new(own.model.dim(), own.model.rows()))
@@ -555,6 +584,9 @@ pub fn agree(
     kinds: Option<&Kinds>,
     introductions: &[Introduction],
 ) -> Result<Agreed, ConfigError> {
+    if let Some(design) = StatedDesign::of(config)? {
+        return stated::agree(config, design, introductions);
+    }
     if let (ModelConfig::Own(own), Some(kinds)) = (&config.target.model, kinds) {
         return coded::agree(config, own, kinds, introductions);
     }

@@ -17,9 +17,9 @@ use crate::config::{
     Config, ModelConfig, PlacementConfig, PriorConfig, PrivacyConfig, RunConfig, SamplerConfig,
     Seeds, Start,
 };
-use crate::data::CellRule;
 use crate::data::partition::Generator;
 use crate::data::spline::Knots;
+use crate::data::{CellRule, Moments, ResponseMoments};
 use crate::models::{Explains, ParameterGroup, of_comparison};
 use crate::plan::Decision;
 use crate::site::{Agreement, CommonModel, SecureSite};
@@ -73,6 +73,15 @@ pub fn of_run(
 ) -> Statement {
     let mut lines = target(config, &agreement.parameters, clients);
     lines.extend(coding(agreement));
+    if config.target.coding.is_some() {
+        lines.push(("columns are coded by".into(), "what the config states".into()));
+        if let Some(ResponseMoments { mean, sd }) =
+            agreement.moments.as_ref().and_then(|m| m.response)
+        {
+            let units = format!("around {}, in units of {}", Exactly(mean), Exactly(sd));
+            lines.push(("usual priors".into(), units));
+        }
+    }
     lines.extend(sampler(&config.sampler));
     lines.extend(run(config));
     if let Some(Decision { sampler, step, weights, chains, attempt, halved }) = decision {
@@ -299,11 +308,10 @@ fn coding(agreement: &Agreement) -> Lines {
     if let Some(sites) = secure {
         let list =
             |of: fn(&SecureSite) -> String| sites.iter().map(of).collect::<Vec<_>>().join(", ");
-        return vec![
-            ("columns".into(), "numbers, as they are".into()),
-            ("rows of the sites".into(), list(|site| site.rows.to_string())),
-            ("keys of the secure sum".into(), list(|site| site.key.public.clone())),
-        ];
+        let mut lines = by_moments(moments.as_ref());
+        lines.push(("rows of the sites".into(), list(|site| site.rows.to_string())));
+        lines.push(("keys of the secure sum".into(), list(|site| site.key.public.clone())));
+        return lines;
     }
     if let Some(CommonModel { name, rows, derivatives, start: _ }) = models {
         // where chains start stands among what is run
@@ -321,6 +329,11 @@ fn coding(agreement: &Agreement) -> Lines {
             ),
         ];
     }
+    by_moments(moments.as_ref())
+}
+
+/// How tables become numbers, where they are no numbers yet.
+fn by_moments(moments: Option<&Moments>) -> Lines {
     let Some(moments) = moments else {
         return vec![("columns".into(), "numbers, as they are".into())];
     };

@@ -101,6 +101,14 @@ const FIELDS: &[Field] = &[
          most common level, and marked by a column where they are more than a twentieth; imputed \
          alone; or refused with their line",
     ),
+    field(
+        "target",
+        "coding",
+        "table of columns, e.g. { age = { centre = 50, scale = 10 }, sex = { levels = [0, 1] } }",
+        "",
+        "how columns are coded, by numbers that are known without the rows: sites are not asked \
+         then, as a private run needs it; with a formula or built-in data",
+    ),
     field("target", "temperature", "positive number", "1", "T in exp(-U/T); 1 is Bayes"),
     field(
         "target",
@@ -116,6 +124,58 @@ const FIELDS: &[Field] = &[
         "flat; with [data] or a formula normal(0, 2.5), in units of the response where it has any",
         "one prior for the whole federation",
     ),
+    field(
+        "target.coding.COLUMN",
+        "centre",
+        "number; for a spline a list, one for each of its columns",
+        "",
+        "a number: what is taken away; a value that is missing is there. Of the response: where \
+         the usual prior of the intercept is",
+    ),
+    field(
+        "target.coding.COLUMN",
+        "scale",
+        "positive number; for a spline a list",
+        "",
+        "a number: by what it is divided then. Of the response: the unit of usual priors",
+    ),
+    field(
+        "target.coding.COLUMN",
+        "levels",
+        "list of words or numbers",
+        "",
+        "what a column of words may be; a row with another level is refused at its site. [0, 1] is \
+         one column, as it is",
+    ),
+    field(
+        "target.coding.COLUMN",
+        "reference",
+        "one of the levels",
+        "the first; that of C(x, ref = ...)",
+        "the level that others are compared with",
+    ),
+    field(
+        "target.coding.COLUMN",
+        "impute",
+        "one of the levels; a number where there is no centre; for a spline also a list",
+        "values that are missing are at the centre, else refused at their site",
+        "what stands for a value that is missing; a list is of the spline's columns",
+    ),
+    field(
+        "target.coding.COLUMN",
+        "mark",
+        "true or false",
+        "false",
+        "whether a further column marks values that are missing",
+    ),
+    field(
+        "target.coding.COLUMN",
+        "knots",
+        "ascending list of numbers",
+        "",
+        "a spline: its inner knots, df - 1 of them for ns(x, df), df - 3 for bs(x, df)",
+    ),
+    field("target.coding.COLUMN", "bounds", "[least, greatest]", "", "a spline: its outer knots"),
     field(
         "target.prior",
         "law",
@@ -772,7 +832,10 @@ const FIELDS: &[Field] = &[
 
 /// The keys of a table. Tables in a list share their documentation.
 pub fn keys(section: &str) -> Vec<&'static str> {
-    let section = section.split('[').next().unwrap_or(section);
+    let section = match section.starts_with("target.coding.") {
+        true => "target.coding.COLUMN", // each column has the same fields
+        false => section.split('[').next().unwrap_or(section),
+    };
     all().filter(|f| f.section == section).map(|f| f.key).collect()
 }
 

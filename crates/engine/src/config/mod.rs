@@ -1,5 +1,6 @@
 //! Turn a TOML file into a checked config, or say what is wrong with it.
 
+mod coding;
 mod external;
 pub mod fields;
 pub mod laws;
@@ -19,6 +20,7 @@ use consilience_core::sampler::registry::{Row, Settings};
 use consilience_core::step::Schedule;
 use toml::de::DeTable;
 
+pub use coding::CodingConfig;
 pub use external::External;
 pub use named::NamedData;
 pub use own::{Generated, OwnData, OwnSource};
@@ -99,6 +101,8 @@ pub struct TargetConfig {
     pub placement: PlacementConfig,
     /// Where the prior stands; where none does, the table that would hold it.
     pub prior_place: FieldLocation,
+    /// How columns are coded, where that is stated and no site is asked.
+    pub coding: Option<CodingConfig>,
 }
 
 /// What the clients know.

@@ -143,6 +143,7 @@ pub(super) fn read_target(
         prior,
         placement,
         prior_place,
+        coding: None,
     })
 }
 

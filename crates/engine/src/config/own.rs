@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use toml::de::DeTable;
 
+use super::coding::read_coding;
 use super::reader::{ConfigError, NOT_SET, Section, Value};
 use super::target::{read_intercept, read_prior, same_file, same_name};
 use super::{
@@ -400,9 +401,14 @@ pub(super) fn read_target(
         Some(prior) => read_prior(&prior.section()?)?,
         None => (usual_prior, PlacementConfig::Default),
     };
+    let coded = matches!(&model, ModelConfig::Own(own) if own.formula.is_some());
+    let coding = match target.filter(|_| coded) {
+        Some(target) => read_coding(target)?,
+        None => None,
+    };
     target.map_or(Ok(()), Section::finish)?;
     data.map_or(Ok(()), Section::finish)?;
-    Ok(TargetConfig { model, temperature, prior, placement, prior_place })
+    Ok(TargetConfig { model, temperature, prior, placement, prior_place, coding })
 }
 
 fn read_own_intercept(

@@ -1,5 +1,6 @@
 //! Read what is sampled: the model, the prior, the clients.
 
+use super::coding::{CodingConfig, read_coding};
 use super::laws;
 use super::reader::{ConfigError, Section, Value};
 use super::{
@@ -46,6 +47,7 @@ pub(super) fn read_target(
         .or(top.get("target"))
         .as_ref()
         .map_or(FieldLocation { line: 1, field: "target".into() }, Value::place);
+    let mut coding: Option<CodingConfig> = None;
     let (temperature, prior, placement, model) = match top.get("target") {
         None if builtin.is_some() => {
             (1.0, PriorConfig::Gaussian(vec![6.25]), PlacementConfig::Default, None)
@@ -69,6 +71,7 @@ pub(super) fn read_target(
                 None => (PriorConfig::Flat, PlacementConfig::Default),
             };
             let model = if builtin.is_some() {
+                coding = read_coding(&section)?;
                 None
             } else {
                 Some(read_model(&section, clients.clone(), source, tables)?)
@@ -95,7 +98,7 @@ pub(super) fn read_target(
             ));
         }
     };
-    Ok(TargetConfig { model, temperature, prior, placement, prior_place })
+    Ok(TargetConfig { model, temperature, prior, placement, prior_place, coding })
 }
 
 pub(super) fn read_prior(

@@ -98,6 +98,27 @@ impl Federation {
         })
     }
 
+    /// Encode named tables by what is stated of their columns: nothing passes between a site and
+    /// the server.
+    pub(crate) fn stated(
+        name: &str,
+        sites: &[(String, Table)],
+        plan: &DesignPlan,
+        moments: Moments,
+    ) -> Result<Self, EncodeError> {
+        let encoded = sites.iter().map(|(site, table)| encode(site, table, plan, &moments));
+        Ok(Federation {
+            name: name.into(),
+            parameters: moments.columns.iter().map(|column| column.name.clone()).collect(),
+            sites: encoded.collect::<Result<_, _>>()?,
+            notes: moments.notes.clone(),
+            warnings: Vec::new(),
+            exchanged_bits_up: 0,
+            exchanged_bits_down: 0,
+            moments,
+        })
+    }
+
     /// Encode more rows of the same sites by the moments that are agreed on, as rows of one table.
     pub(crate) fn encode_more(
         &self,

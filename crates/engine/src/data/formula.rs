@@ -731,7 +731,7 @@ pub(super) fn arithmetic_within(part: &str) -> Option<String> {
 }
 
 /// A term without `C( )` and quotes, and whether `C( )` was there.
-pub(super) fn bare(term: &str) -> (&str, bool) {
+pub(crate) fn bare(term: &str) -> (&str, bool) {
     let term = role(term).1;
     if parts(term).len() > 1 {
         return (term, false);

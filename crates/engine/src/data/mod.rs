@@ -37,6 +37,7 @@ pub mod partition;
 mod plan;
 mod schema;
 pub mod spline;
+pub mod stated;
 mod study;
 mod table;
 
@@ -47,11 +48,11 @@ pub(crate) use encode::{
 };
 pub use facts::ColumnFacts;
 pub use federation::{Federation, SiteData};
-pub(crate) use moments::sums;
 pub use moments::{
     CellRule, DesignColumn, MomentLedger, Moments, ResponseMoments, SiteSummary, TermSummary,
     combine, summarise,
 };
+pub(crate) use moments::{lay_out, sums};
 pub use plan::{
     BesideSlope, Coding, DesignPlan, GroupBy, GroupTerm, LackingTerms, Missing, Part, Product,
     ReferenceLevel, Response, Term, VaryingSlope,

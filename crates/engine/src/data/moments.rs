@@ -428,6 +428,7 @@ pub fn combine(
         plan,
         splines,
         rows,
+        stated: false,
         whole: !plan.intercept,
         levels: Vec::new(),
         seen: Vec::new(),
@@ -619,6 +620,8 @@ struct Layout<'a> {
     plan: &'a DesignPlan,
     splines: &'a [AgreedSpline],
     rows: u64,
+    /// Whether the columns are stated, and no site has said anything.
+    stated: bool,
     /// Whether no column of ones is there yet, nor a set of levels that add up to one.
     whole: bool,
     levels: Vec<Vec<String>>,
@@ -631,8 +634,10 @@ struct Layout<'a> {
 
 mod layout;
 mod products;
+mod stated;
 
 use products::Coded;
+pub(crate) use stated::lay_out;
 
 /// So many sites, in words.
 fn sites(count: usize) -> String {

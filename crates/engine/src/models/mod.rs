@@ -467,6 +467,20 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         self.potential(design, response)
     }
 
+    /// The same with all that is known of the rows: offsets, weights and groups have no bound.
+    fn bounded_of(
+        &self,
+        slope: Option<f64>,
+        design: Design,
+        rows: Observed,
+    ) -> Result<Arc<dyn Model>, DataError> {
+        let (response, groups, adjustment) = rows.into_parts()?;
+        match groups.is_empty() && adjustment.is_none() {
+            true => self.bounded(slope, design, response),
+            false => Err(DataError::Adjusted { model: self.row().title }),
+        }
+    }
+
     /// The potential of one client's rows. A model without a response is given none.
     fn potential(&self, design: Design, response: Vec<f64>) -> Result<Arc<dyn Model>, DataError>;
 

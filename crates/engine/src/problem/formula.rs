@@ -3,18 +3,36 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::own::{About, Complaint, FORMULA, READ};
+use super::own::{About, Complaint, FORMULA, READ, with_computed};
 use crate::config::OwnData;
 use crate::data::derived;
 use crate::data::differences;
 use crate::data::formats::At;
 use crate::data::hazards::{self, Hazard, Used};
 use crate::data::knots::AgreedSpline;
+use crate::data::stated::{StatedCoding, StatedError};
 use crate::data::{
-    Coding, Column, ColumnFacts, ColumnSpec, DesignPlan, GroupBy, Kind, Missing, Part, Response,
-    Schema, SiteSummary, Table, formula,
+    Coding, Column, ColumnFacts, ColumnSpec, DesignPlan, EncodeError, GroupBy, Kind, Missing,
+    Moments, Part, Response, Schema, SiteSummary, Table, formula, lay_out,
 };
 use crate::warnings::Warning;
+
+/// What to do about what is stated of columns.
+pub(crate) const CODING: &str = "correct [target.coding], or the formula";
+
+/// Why a site's rows do not go with what is stated of their columns: for its own screen.
+pub(crate) fn as_stated_error(error: EncodeError) -> String {
+    match error {
+        EncodeError::UnknownLevel { file, at, column, level, known } => format!(
+            "{file}, {at}, column `{column}`: target.coding states no level `{level}`: {known}"
+        ),
+        EncodeError::MissingValue { file, at, column, .. } => format!(
+            "{file}, {at}, column `{column}`: the value is missing, and target.coding does not \
+             state what stands for it (impute, or centre and scale)"
+        ),
+        other => other.to_string(),
+    }
+}
 
 /// What a site says of its table first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,6 +131,78 @@ impl Kinds {
         let plan = formula::parse_with(formula, &all, classes.as_deref())
             .map_err(|error| About::Formula.complain(error, FORMULA))?;
         Ok(Kinds { all, plan: suit(plan, own), splines: Default::default() })
+    }
+
+    /// What the config states of the columns: nobody needs to agree.
+    pub(crate) fn stated(
+        own: &OwnData,
+        formula: &str,
+        coding: &StatedCoding,
+    ) -> Result<Kinds, Complaint> {
+        let wrong = |error: StatedError| About::Coding.complain(error, CODING);
+        let mut all = coding.schema(formula);
+        let classes = own.kind.class_names();
+        let plan = formula::parse_with(formula, &all, classes.as_deref())
+            .map_err(|error| wrong(error.into()))?;
+        let plan = suit(plan, own);
+        let titles = plan.terms.iter().map(|term| term.title.as_str());
+        let columns = plan.terms.iter().map(|term| term.column.as_str());
+        let used: Vec<&str> = titles.chain(columns).chain([plan.response.column()]).collect();
+        coding.check_used(&used).map_err(wrong)?;
+        // what others are computed of, and what names groups, is no term
+        let mut more: Vec<ColumnSpec> = Vec::new();
+        for name in formula::written(formula) {
+            let spec = match name.starts_with("interaction(") {
+                true => ColumnSpec::category,
+                false => ColumnSpec::number,
+            };
+            more.extend(derived::columns_of(name).iter().map(|column| spec(column)));
+        }
+        if let Some(GroupBy::Column(name)) = &plan.group {
+            more.push(ColumnSpec::category(name));
+        }
+        for spec in more {
+            if all.column(&spec.name).is_none() {
+                all.columns.push(spec);
+            }
+        }
+        for spec in &mut all.columns {
+            if coding.has_numbers_for_levels(&spec.name) {
+                spec.kind = Kind::Number; // 1 and 1.0 are one level
+            }
+        }
+        Ok(Kinds { all, plan, splines: Default::default() })
+    }
+
+    /// A site's table with the columns that the formula uses, of the stated kinds.
+    pub(crate) fn read(
+        &self,
+        own: &OwnData,
+        formula: &str,
+        (place, site): (usize, &str),
+        table: &Table,
+    ) -> Result<Table, Complaint> {
+        let table = self.convert(place, &with_computed(table, formula)?)?;
+        let Response::Value { column } = &self.plan.response else { return Ok(table) };
+        match OddOne::of(own, column, &table) {
+            None => Ok(table),
+            Some(odd) => {
+                let (problem, fix) = odd.complaint(own, (site, column), None);
+                Err(About::File(place).complain(problem, fix))
+            }
+        }
+    }
+
+    /// The layout of the design that is stated, for these sites.
+    pub(crate) fn lay_out(
+        &mut self,
+        coding: &StatedCoding,
+        sites: &[String],
+    ) -> Result<Moments, Complaint> {
+        let (plan, moments) = lay_out(coding, &self.plan, &self.all, sites)
+            .map_err(|error| About::Coding.complain(error, CODING))?;
+        self.plan = plan;
+        Ok(moments)
     }
 
     /// Know the splines that sites agreed on, and what that took, in bits up and down.

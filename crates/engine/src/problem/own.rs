@@ -8,19 +8,21 @@ use consilience_core::protocol::Statement;
 use consilience_core::rng::Seed;
 use consilience_core::simd::ln;
 
-use super::formula::{CodeFacts, Judged, Kinds, OddOne, TableFacts};
+use super::formula::{CODING, CodeFacts, Judged, Kinds, OddOne, TableFacts, as_stated_error};
 use super::{AllRows, Assembled, Problem, SiteRows, assemble};
 use crate::config::{Config, ConfigError, Generated, OwnData, OwnSource};
 use crate::data::formats::{At, DataFile, Format, FormatError, RawTable};
 use crate::data::hazards::{self, Origin, Used};
 use crate::data::partition::{self, Generator, Scheme, synthetic, toy_fa_ld, toy_fald, toy_qlsd};
+use crate::data::stated::StatedCoding;
 use crate::data::{
     ColumnSpec, Dataset, DesignPlan, Features, Federation, GroupBy, Response, ResponseMoments,
-    Schema, Table, derived, formula, sums,
+    Schema, Table, derived, formula, lay_out, sums,
 };
 use crate::encoding::Encoding;
 use crate::held_out::HeldOut;
 use crate::models::Observed;
+use crate::privacy;
 use crate::warnings::Warning;
 
 /// A problem, what of the config it is about, and its fix.
@@ -37,6 +39,8 @@ pub(crate) enum About {
     Data,
     /// The formula.
     Formula,
+    /// How columns are coded.
+    Coding,
     /// The file at this place of the list.
     File(usize),
 }
@@ -52,6 +56,10 @@ impl Complaint {
         let place = match self.about {
             About::Data => None,
             About::Formula => own.formula_place.as_ref(),
+            About::Coding => {
+                let coding = config.target.coding.as_ref().map(|coding| &coding.place);
+                coding.or(own.formula_place.as_ref())
+            }
             About::File(k) => own.file_places.get(k),
         };
         config.source.complain(place.unwrap_or(&own.place), self.problem, self.fix)
@@ -74,8 +82,10 @@ pub(crate) const FORMULA: &str = "correct target.formula, or the files' columns"
 /// What the sites of a config with data of its own know.
 fn sites(config: &Config, own: &OwnData) -> Result<Sites, ConfigError> {
     let seed = Seed::new(own.seed.unwrap_or(config.seed));
+    let stated = config.target.coding.as_ref().map(|coding| &coding.stated);
+    let bound = config.privacy.as_ref().map(|privacy| privacy.row_norm);
     let sites = match &own.formula {
-        Some(formula) => by_formula(own, formula, seed),
+        Some(formula) => by_formula(own, formula, (stated, bound), seed),
         None => by_columns(own, seed),
     };
     sites.map_err(|complaint| complaint.about(config, own))
@@ -95,8 +105,12 @@ pub(super) fn build(config: &Config, own: &OwnData) -> Result<Problem, ConfigErr
     let complain = |complaint: Complaint| complaint.about(config, own);
     let sites = sites(config, own)?;
     let mut clients: Vec<Arc<dyn Model>> = Vec::new();
+    let bounds = config.privacy.as_ref();
     for Client { name, design, rows, .. } in sites.clients {
-        let model = own.kind.potential_of(design, rows);
+        let model = match bounds {
+            None => own.kind.potential_of(design, rows),
+            Some(bounds) => own.kind.bounded_of(bounds.slope, design, rows),
+        };
         clients.push(model.map_err(|e| {
             complain(About::Data.complain(format!("client \"{name}\": {e}"), DESIGN))
         })?);
@@ -697,11 +711,38 @@ fn check_values(
     sites.iter().find_map(odd).map_or(Ok(()), Err)
 }
 
-/// Columns by a formula: sites agree on kinds, levels, means and deviations by exchanging sums.
-fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complaint> {
+/// The sites' tables as a config states that their columns are coded.
+fn as_stated(
+    own: &OwnData,
+    formula: &str,
+    coding: &StatedCoding,
+    tables: Vec<(String, Table)>,
+) -> Result<Tables, Complaint> {
+    let kinds = Kinds::stated(own, formula, coding)?;
+    let alike = |(k, (site, table)): (usize, (String, Table))| {
+        let read = kinds.read(own, formula, (k, &site), &table)?;
+        Ok((site, read))
+    };
+    let sites = tables.into_iter().enumerate().map(alike).collect::<Result<_, Complaint>>()?;
+    let judged = Judged { notes: Vec::new(), warnings: Vec::new(), bits: (0, 0) };
+    Ok(Tables { sites, raw: kinds.raw(), plan: kinds.plan, judged })
+}
+
+/// Columns by a formula: sites agree on kinds, levels, means and deviations by exchanging sums,
+/// unless the config states them.
+fn by_formula(
+    own: &OwnData,
+    formula: &str,
+    (stated, bound): (Option<&StatedCoding>, Option<f64>),
+    seed: Seed,
+) -> Result<Sites, Complaint> {
     let formula = &*derived::write_out(formula);
+    let agree = |tables: Vec<(String, Table)>, dealt: bool| match stated {
+        None => agree_on_kinds(own, formula, tables, dealt),
+        Some(coding) => as_stated(own, formula, coding, tables),
+    };
     let encode = |e: crate::data::EncodeError| About::Formula.complain(e, FORMULA);
-    let Tables { mut sites, plan, raw, judged } = match &own.source {
+    let Tables { mut sites, mut plan, raw, judged } = match &own.source {
         OwnSource::Synthetic(_) => {
             return Err(About::Formula
                 .complain("generated data has no columns with names", "remove target.formula"));
@@ -715,7 +756,7 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
             };
             let tables =
                 files.iter().enumerate().map(table).collect::<Result<Vec<_>, Complaint>>()?;
-            agree_on_kinds(own, formula, tables, false)?
+            agree(tables, false)?
         }
         OwnSource::File { file, clients, scheme, rows } => {
             let read = |e: FormatError| About::File(0).complain(e, READ);
@@ -726,7 +767,7 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
             if let Some(kept) = &kept {
                 table = table.select(kept);
             }
-            let mut whole = agree_on_kinds(own, formula, vec![("the file".into(), table)], true)?;
+            let mut whole = agree(vec![("the file".into(), table)], true)?;
             let Some((_, table)) = whole.sites.pop() else {
                 return Err(About::Data.complain("there are no clients", DEAL));
             };
@@ -780,7 +821,17 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
         }
     }
     check_held_out(own, tests.len())?;
-    let federation = Federation::new(formula, &sites, &plan).map_err(encode)?;
+    let federation = match stated {
+        None => Federation::new(formula, &sites, &plan).map_err(encode)?,
+        Some(coding) => {
+            let names: Vec<String> = sites.iter().map(|(site, _)| site.clone()).collect();
+            let (as_stated, moments) = lay_out(coding, &plan, &coding.schema(formula), &names)
+                .map_err(|e| About::Coding.complain(e, CODING))?;
+            plan = as_stated;
+            Federation::stated(formula, &sites, &plan, moments)
+                .map_err(|e| About::Formula.complain(as_stated_error(e), FORMULA))?
+        }
+    };
     let (header, site_column) = match &own.source {
         OwnSource::Sites(files) => (files.iter().find_map(|(_, file)| file.header.clone()), None),
         OwnSource::File { file, scheme: Scheme::Natural(column), .. } => {
@@ -796,7 +847,8 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
     let model = Arc::clone(&own.kind);
     let encoding = Encoding::by_formula(&schema, header, &plan, federation.moments(), model)
         .with_computed(raw)
-        .with_site_column(site_column);
+        .with_site_column(site_column)
+        .stated(stated.is_some());
     let held_out = if tests.is_empty() {
         None
     } else {
@@ -819,7 +871,11 @@ fn by_formula(own: &OwnData, formula: &str, seed: Seed) -> Result<Sites, Complai
     for site in federation.sites {
         let complain =
             |e: DataError| About::Data.complain(format!("client \"{}\": {e}", site.name), READ);
-        let design = Design::dense(site.cells, site.columns).map_err(complain)?;
+        let mut cells = site.cells;
+        if let Some(most) = bound {
+            privacy::shorten(&mut cells, site.columns, most);
+        }
+        let design = Design::dense(cells, site.columns).map_err(complain)?;
         let rows = Observed {
             response: site.response,
             groups: site.groups,

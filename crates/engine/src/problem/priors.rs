@@ -80,6 +80,12 @@ pub(super) fn laws(
             coefficients.iter().map(usual).collect()
         }
     };
+    // usual laws in units that nobody states
+    let is_usual = matches!(prior, PriorConfig::Usual | PriorConfig::Named { all: None, .. });
+    let unstated = config.target.coding.is_some() && response.is_none();
+    let of_units = |name: &String| in_units || (in_logs && name == INTERCEPT);
+    let mut open: Vec<bool> =
+        coefficients.iter().map(|name| unstated && is_usual && of_units(name)).collect();
     for group in &beside {
         let law = match (group.in_units, response) {
             (false, _) => group.law,
@@ -87,6 +93,7 @@ pub(super) fn laws(
             (true, None) => Law::Flat,
         };
         laws.extend(group.names.iter().map(|_| law));
+        open.extend(group.names.iter().map(|_| unstated && group.in_units));
     }
     if let PriorConfig::Named { of, .. } = prior {
         // what says most of a parameter comes last, and counts
@@ -100,8 +107,21 @@ pub(super) fn laws(
         }
         found.sort_by_key(|(reach, ..)| *reach);
         for (_, named, places) in found {
-            places.iter().for_each(|k| laws[*k] = named.law);
+            for k in places {
+                laws[k] = named.law;
+                open[k] = false;
+            }
         }
+    }
+    if let Some(k) = open.iter().position(|open| *open) {
+        let problem = format!(
+            "the usual prior of {} is in units of the response, and target.coding does not state \
+             them",
+            parameters[k]
+        );
+        let fix = "state centre and scale of the response there, e.g. y = { centre = 0.0, scale = \
+            1.0 }; or a prior, with the law of what stands beside the coefficients";
+        return Err(complain(problem, fix.into()));
     }
     let transforms = model.map_or_else(Default::default, |model| model.transforms(laws.len()));
     Prior::laws(laws, transforms).map(Some).map_err(|e| refuse(config, &e))

@@ -40,6 +40,47 @@ pub(super) fn coded_by_sites(own: &OwnData) -> Option<(&str, &[(String, DataFile
     }
 }
 
+/// The table of one site.
+pub(super) fn read(
+    config: &Config,
+    own: &OwnData,
+    index: usize,
+    rows: &Own,
+) -> Result<Table, ConfigError> {
+    let complain = |complaint: Complaint| complaint.about(config, own);
+    let Some((_, sites)) = coded_by_sites(own) else {
+        return Err(complain(About::Data.complain("no formula codes the rows", READ)));
+    };
+    let stated = &sites[index].1;
+    let table = match rows {
+        Own::File(path) => DataFile { path: path.clone(), memory: None, ..stated.clone() }
+            .table(None)
+            .map_err(|e| About::File(index).complain(e, READ)),
+        Own::Text(text) => stated
+            .table_of(text, "the site's rows")
+            .map_err(|e| About::File(index).complain(e, READ)),
+        Own::Table(table) => Ok(Table::clone(table)),
+        Own::Stated if !stated.is_elsewhere() => {
+            stated.table(None).map_err(|e| About::File(index).complain(e, READ))
+        }
+        Own::Stated => Err(About::File(index)
+            .complain("this site's rows are not stated", "name its file: --data FILE")),
+        Own::Builtin => Err(About::File(index).complain(
+            "the config names no built-in data, and the site has no other",
+            "name the site's file: --data FILE",
+        )),
+        Own::Numbers(_) => Err(About::File(index).complain(
+            "a formula needs columns with names and kinds, and these are plain numbers",
+            "give them as the text of a CSV file",
+        )),
+        Own::Model(_) => Err(About::File(index).complain(
+            "the site brings a model of its own, and the config states another",
+            "leave the model out: name the site's file, --data FILE",
+        )),
+    };
+    table.map_err(complain)
+}
+
 impl CodedTable {
     /// Read a site's rows.
     pub(super) fn open(
@@ -49,39 +90,14 @@ impl CodedTable {
         rows: &Own,
     ) -> Result<CodedTable, ConfigError> {
         let complain = |complaint: Complaint| complaint.about(config, own);
-        let Some((formula, sites)) = coded_by_sites(own) else {
+        let Some((formula, _)) = coded_by_sites(own) else {
             return Err(complain(About::Data.complain("no formula codes the rows", READ)));
         };
-        let (stated, formula) = (&sites[index].1, derived::write_out(formula));
-        let table = match rows {
-            Own::File(path) => DataFile { path: path.clone(), memory: None, ..stated.clone() }
-                .table(None)
-                .map_err(|e| About::File(index).complain(e, READ)),
-            Own::Text(text) => stated
-                .table_of(text, "the site's rows")
-                .map_err(|e| About::File(index).complain(e, READ)),
-            Own::Table(table) => Ok(Table::clone(table)),
-            Own::Stated if !stated.is_elsewhere() => {
-                stated.table(None).map_err(|e| About::File(index).complain(e, READ))
-            }
-            Own::Stated => Err(About::File(index)
-                .complain("this site's rows are not stated", "name its file: --data FILE")),
-            Own::Builtin => Err(About::File(index).complain(
-                "the config names no built-in data, and the site has no other",
-                "name the site's file: --data FILE",
-            )),
-            Own::Numbers(_) => Err(About::File(index).complain(
-                "a formula needs columns with names and kinds, and these are plain numbers",
-                "give them as the text of a CSV file",
-            )),
-            Own::Model(_) => Err(About::File(index).complain(
-                "the site brings a model of its own, and the config states another",
-                "leave the model out: name the site's file, --data FILE",
-            )),
-        };
+        let formula = derived::write_out(formula);
+        let table = read(config, own, index, rows)?;
         Ok(CodedTable {
             own: own.clone(),
-            raw: with_computed(&table.map_err(complain)?, &formula).map_err(complain)?,
+            raw: with_computed(&table, &formula).map_err(complain)?,
             formula,
             coded: None,
             disclosed: Disclosed::default(),
@@ -152,6 +168,9 @@ pub fn kinds(
     introductions: &[Introduction],
 ) -> Result<Option<Kinds>, ConfigError> {
     let crate::config::ModelConfig::Own(own) = &config.target.model else { return Ok(None) };
+    if config.target.coding.is_some() {
+        return Ok(None); // that is stated
+    }
     let Some((formula, sites)) = coded_by_sites(own) else { return Ok(None) };
     let formula = &*derived::write_out(formula);
     let complain = |complaint: Complaint| complaint.about(config, own);

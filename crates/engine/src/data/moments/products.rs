@@ -172,7 +172,7 @@ impl Layout<'_> {
                 }
                 rules.push(rule.clone());
             }
-            if levels.len() > 1 && !self.occurs(at, factors, &levels) {
+            if levels.len() > 1 && !self.stated && !self.occurs(at, factors, &levels) {
                 empty += 1;
                 continue;
             }
