@@ -75,7 +75,7 @@ fn by_transform(centred: &Halves) -> Vec<f64> {
         for k in 0..length {
             signal[k] = [pair[k], pair[length + k]];
         }
-        turns.forward(&mut signal);
+        turns.forward(&mut signal, 0, length);
         for (sum, [real, imaginary]) in power.iter_mut().zip(&signal) {
             sum[0] += real * real + imaginary * imaginary;
         }

@@ -393,7 +393,7 @@ impl Composed {
             for (place, mass) in masses.iter().enumerate() {
                 spectrum[(first + place as i64).rem_euclid(n as i64) as usize][0] += mass;
             }
-            turns.forward(&mut spectrum);
+            turns.forward(&mut spectrum, first.rem_euclid(n as i64) as usize, masses.len());
             if product.is_empty() {
                 change_spectrum(&mut spectrum, |_, one| power(one, count));
                 product = spectrum;
