@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use consilience_engine::config::Config;
-use consilience_engine::privacy::{self, OncePlan, PrivacyPlan, Shortened, Threat};
+use consilience_engine::privacy::{self, OncePlan, PrivacyPlan, Published, Shortened, Threat};
 use consilience_engine::site::{LocalSite, Own, names};
 use serde_json::json;
 
@@ -80,7 +80,11 @@ fn released(plan: &PrivacyPlan, once: &OncePlan) -> String {
     }
     let _ = writeln!(
         text,
-        "epsilon of one row of any of the {} sites; longer chains cost nothing.",
+        "epsilon of {} of any of the {} sites; longer chains cost nothing.",
+        match plan.person {
+            1 => "one row".into(),
+            k => format!("{k} rows of one person"),
+        },
         plan.sites.len()
     );
     if let Some(width) = plan.release_width {
@@ -119,9 +123,13 @@ fn told(plan: &PrivacyPlan) -> String {
     line(
         &mut text,
         format!(
-            "Budget: epsilon {} at delta {:e}. A row moves a gradient by at most {:.4}.",
+            "Budget: epsilon {} at delta {:e}. {} a gradient by at most {:.4}.",
             plan.epsilon,
             plan.delta,
+            match plan.person {
+                1 => "A row moves".into(),
+                k => format!("A person of {k} rows moves"),
+            },
             plan.reach * plan.row_gradient
         ),
     );
@@ -195,6 +203,18 @@ fn told(plan: &PrivacyPlan) -> String {
             line(&mut text, format!("{:<12}{row}", told.threat.name()));
         }
     }
+    let claims = match plan.published {
+        None => None,
+        Some(Published::Epsilon(epsilon)) => Some(format!("claims epsilon {epsilon:.4}")),
+        Some(Published::Step(step)) => {
+            Some(format!("says nothing of this step: it needs at most {step:.3e}"))
+        }
+    };
+    if let Some(claims) = claims {
+        let compare = "FA-LD's Theorem G.3, as published, which does not hold and which nothing \
+                       here rests on,";
+        line(&mut text, format!("\nTo compare: {compare} {claims}."));
+    }
     let kept = plan.sites.iter().all(|site| site.exposures[0].allowed >= plan.iterations);
     let headline = Threat::Server.name();
     line(
@@ -252,15 +272,22 @@ mod tests {
     use consilience_engine::config::Source;
 
     fn text(iterations: u64, more: &str) -> String {
+        plan_of(text_of(iterations, more))
+    }
+
+    fn plan_of(text: String) -> String {
+        let source = Source { file: "run.toml".into(), folder: ".".into(), text };
+        told(&privacy::of_config(&Config::parse(source).unwrap()).unwrap())
+    }
+
+    fn text_of(iterations: u64, more: &str) -> String {
         let sites =
             "[[client]]\nname = \"a\"\n[[client]]\nname = \"b\"\n[[client]]\nname = \"c\"\n";
-        let text = format!(
+        format!(
             "[target]\nmodel = \"logistic\"\n{sites}[sampler]\nname = \"lmc\"\nstep = 1e-5\n\
              [run]\nchains = 2\niterations = {iterations}\n[privacy]\nepsilon = 3.0\n\
              delta = 1e-6\nrow_norm = 2.0\n{more}"
-        );
-        let source = Source { file: "run.toml".into(), folder: ".".into(), text };
-        told(&privacy::of_config(&Config::parse(source).unwrap()).unwrap())
+        )
     }
 
     /// In a secure sum the other sites know more than the server: their own noise.
@@ -276,5 +303,25 @@ mod tests {
         assert!(stated.contains("breaks the budget against the server"), "{stated}");
         assert!(!stated.contains(breaks), "{stated}");
         assert!(text(100, "").contains("With secure_sum = true"));
+    }
+
+    /// The published theorem stands beside the plan of the sampler that it is about, with its own
+    /// condition on the step.
+    #[test]
+    fn a_published_theorem_is_shown_to_compare() {
+        let walks = |step: &str| {
+            let of_lmc = text_of(20, "");
+            let walks = of_lmc.replace(
+                "name = \"lmc\"\nstep = 1e-5",
+                &format!("name = \"fa-ld\"\nstep = {step}"),
+            );
+            assert_ne!(walks, of_lmc);
+            plan_of(walks)
+        };
+        let told = walks("1e-9");
+        assert!(told.contains("G.3") && told.contains("claims epsilon"), "{told}");
+        let told = walks("0.1");
+        assert!(told.contains("says nothing of this step"), "{told}");
+        assert!(!text(20, "").contains("G.3"), "of lmc there is none");
     }
 }

@@ -159,9 +159,15 @@ mod tests {
     /// What is left alone since it is 0 would have become what it is.
     #[test]
     fn zeros_need_no_work() {
-        for (size, first, count) in
-            [(64, 0, 64), (64, 5, 9), (64, 60, 9), (64, 63, 40), (256, 250, 20), (8, 3, 1), (2, 1, 1)]
-        {
+        for (size, first, count) in [
+            (64, 0, 64),
+            (64, 5, 9),
+            (64, 60, 9),
+            (64, 63, 40),
+            (256, 250, 20),
+            (8, 3, 1),
+            (2, 1, 1),
+        ] {
             let turns = Turns::new(size);
             let mut few = vec![[0.0; 2]; size];
             for k in 0..count {

@@ -9,7 +9,7 @@ use consilience_core::privacy::{
     SecureRelease, SecureSum,
 };
 use consilience_core::sampler::registry::Axis;
-use consilience_core::sampler::{Batch, Curvatures, Recipe};
+use consilience_core::sampler::{Batch, Curvatures, PublishedPrivacy, Recipe};
 use consilience_core::step::Schedule;
 use serde::Serialize;
 
@@ -37,17 +37,38 @@ pub struct Shortened {
     pub of: u64,
     /// How long the longest was.
     pub longest: f64,
+    /// How many responses are clipped: in what is released once beyond the bound of responses,
+    /// else beyond that of slopes where all parameters are 0.
+    pub clipped: Option<u64>,
 }
 
 impl std::fmt::Display for Shortened {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shortened { rows, of, longest } = self;
+        let Shortened { rows, of, longest, clipped } = self;
         write!(
             f,
             "{rows} of {of} rows are longer than privacy.row_norm, and are shortened to it; "
         )?;
-        write!(f, "the longest has the length {longest:.4}")
+        write!(f, "the longest has the length {longest:.4}")?;
+        match clipped {
+            None => Ok(()),
+            Some(clipped) => write!(
+                f,
+                "; {clipped} of {of} responses are farther from 0 than privacy.response, or \
+                 privacy.slope at parameters of 0, allows, and are clipped"
+            ),
+        }
     }
+}
+
+/// How many responses are clipped by what the config bounds; `None`: none can be.
+pub(crate) fn clipped(config: &Config, kind: &dyn RowModel, responses: &[f64]) -> Option<u64> {
+    let privacy = config.privacy.as_ref()?;
+    let most = match config.sampler.row.family.asks_twice {
+        true => privacy.response?,
+        false => kind.response_reach(privacy.slope)?,
+    };
+    Some(responses.iter().filter(|y| y.abs() > most).count() as u64)
 }
 
 /// Shorten every row that is longer than `most` to that length.
@@ -159,8 +180,13 @@ pub struct PrivacyPlan {
     pub delta: f64,
     /// `C`: the largest norm of one row's gradient.
     pub row_gradient: f64,
-    /// How far one row can move a sum, in units of that.
+    /// How far one row, or all rows of one person, can move a sum, in units of that.
     pub reach: f64,
+    /// How many rows of a site may be one person's.
+    pub person: u64,
+    /// What FA-LD's Theorem G.3 claims of the run, to compare with: it does not hold, and nothing
+    /// rests on it.
+    pub published: Option<Published>,
     /// What is released once, where sites answer twice and chains cost nothing.
     pub once: Option<OncePlan>,
     /// What nobody sees more than, where sites hide their answers in a sum.
@@ -183,6 +209,16 @@ pub struct PrivacyPlan {
     pub release_width: Option<f64>,
     /// The sites.
     pub sites: Vec<SitePlan>,
+}
+
+/// What a published theorem says of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Published {
+    /// epsilon at the budget's delta.
+    Epsilon(f64),
+    /// Nothing: it needs a step of at most this.
+    Step(f64),
 }
 
 /// A sum of which nobody sees the parts.
@@ -217,7 +253,8 @@ pub(crate) fn once(config: &Config) -> Result<Once, String> {
     };
     let released = kind.released(privacy.response)?;
     let budget = (privacy.epsilon, privacy.delta);
-    Once::new(released, privacy.row_norm, privacy.neighbour, budget).map_err(|e| e.to_string())
+    let once = Once::new(released, privacy.row_norm, privacy.neighbour, budget);
+    once.map(|once| once.for_persons_of(privacy.rows_per_person)).map_err(|e| e.to_string())
 }
 
 /// What a run that has ended told of one row.
@@ -226,13 +263,13 @@ pub struct PrivacyReport {
     /// Whether it ran in one process, where nothing is private.
     pub simulated: bool,
     /// Two data sets that differ in this are not told apart.
-    pub neighbours: &'static str,
+    pub neighbours: String,
     /// epsilon by site and threat, against iterations.
     pub plan: PrivacyPlan,
     /// What is not shown or computed, and why.
     pub left_out: [(&'static str, &'static str); 3],
     /// What is taken for granted.
-    pub assumed: [&'static str; 5],
+    pub assumed: Vec<String>,
 }
 
 const EXACT: &str = "they are exact functions of rows";
@@ -249,9 +286,11 @@ impl PrivacyReport {
         let facts = Facts { clients: &clients, rows, dim: record.parameters.len() };
         Some(PrivacyReport {
             simulated: record.warnings.iter().any(|w| w.code == Code::PrivacySimulated),
-            neighbours: match privacy.neighbour {
-                Neighbour::Replace => "one row of one site is another row",
-                Neighbour::AddRemove => "one row of one site is empty",
+            neighbours: match (privacy.neighbour, privacy.rows_per_person) {
+                (Neighbour::Replace, 1) => "one row of one site is another row".into(),
+                (Neighbour::AddRemove, 1) => "one row of one site is empty".into(),
+                (Neighbour::Replace, k) => format!("{k} rows of one site are other rows"),
+                (Neighbour::AddRemove, k) => format!("{k} rows of one site are empty"),
             },
             plan: planned(&config, &facts).ok()?,
             left_out: [
@@ -263,23 +302,41 @@ impl PrivacyReport {
                 ),
             ],
             assumed: [
-                "a site's private key is secret",
+                "a site's private key is secret".to_owned(),
                 if privacy.secure_sum {
                     "ChaCha's numbers are as good as random, and secrets made by X25519 and \
                      HKDF-SHA256 are known to those who share them alone"
+                        .to_owned()
                 } else {
-                    "ChaCha's numbers are as good as random"
+                    "ChaCha's numbers are as good as random".to_owned()
                 },
                 if privacy.secure_sum {
                     "sites that do not collude do as they say: the noise of each hides the rows of \
                      all"
+                    .to_owned()
                 } else {
                     "half a sum of four normals of 32 bits is normal, on a grid of a thousandth of \
                      it"
+                    .to_owned()
                 },
-                "a person is one row; nothing is claimed for several, or for whole sites",
-                "numbers of rows, names of columns and who took part are public",
-            ],
+                match privacy.rows_per_person {
+                    1 => "a person is one row; nothing is claimed for several, or for whole sites"
+                        .to_owned(),
+                    k => format!(
+                        "a person has at most {k} rows, all at one site; nothing is claimed for \
+                         more, or for whole sites"
+                    ),
+                },
+                match config.target.coding {
+                    None => "numbers of rows, names of columns and who took part are public",
+                    Some(_) => {
+                        "numbers of rows, who took part and all that the config states of the \
+                         columns are public"
+                    }
+                }
+                .to_owned(),
+            ]
+            .to_vec(),
         })
     }
 }
@@ -398,7 +455,7 @@ pub fn allowance(
         kind.row_gradient(privacy.row_norm, privacy.slope).map_err(|why| refuse(why.to_owned()))?;
     let drawn = sampling(config, Some(rows));
     let share = drawn.share();
-    let ratio = share * noise[site] / bound;
+    let ratio = share * noise[site] / (privacy.rows_per_person as f64 * bound);
     let (epsilon, delta) = (privacy.epsilon, privacy.delta);
     let chains = config.run.chains.unwrap_or(1) as u64;
     let releases = chains * config.run.iterations.unwrap_or(0);
@@ -553,7 +610,8 @@ impl Summed {
         let step = config.sampler.step.map_or(1.0, |step| step.largest());
         let sum = SecureSum::new(bound, clients);
         let grid = sum.grid(step, config.target.temperature);
-        Summed { sum, grid, clients, shift: privacy.neighbour.reach() * bound / grid }
+        let shift = privacy.rows_per_person as f64 * privacy.neighbour.reach() * bound / grid;
+        Summed { sum, grid, clients, shift }
     }
 
     /// What one round tells those who know the noise of all but so many sites.
@@ -780,6 +838,13 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<PrivacyRefusal> {
             "use neighbour = \"replace\", sampling = \"poisson\", or batch = \"all\"",
         );
     }
+    if minibatch && privacy.rows_per_person > 1 {
+        refuse(
+            "privacy.rows_per_person",
+            "how many of a person's rows are in a minibatch is not bounded as one row's share is",
+            "use batch = \"all\", which costs less than a minibatch",
+        );
+    }
     if privacy.poisson {
         match config.sampler.settings.batch {
             _ if twice => {
@@ -942,6 +1007,7 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
     let no_bound =
         |e: PrivacyError| complain(config, "privacy", e.to_string(), "correct [privacy]");
     let summed = Summed::new(config, privacy, row_gradient, b);
+    let person = privacy.rows_per_person as f64;
     let mut sites: Vec<SitePlan> = Vec::new();
     for (i, site) in facts.clients.iter().enumerate() {
         let drawn = sampling(config, facts.rows.as_ref().map(|rows| rows[i]));
@@ -986,7 +1052,7 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
                         Threat::Server => 1.0,
                         _ => family.noise_in_sum(b, i, colluding),
                     };
-                    let ratio = share * noise[i] * more / row_gradient;
+                    let ratio = share * noise[i] * more / (person * row_gradient);
                     let release = Release::new(drawn, privacy.neighbour, ratio)?;
                     let reach = privacy.neighbour.reach();
                     let of = |n: u64| Composition::of(release, n * chains);
@@ -1070,12 +1136,27 @@ fn planned(config: &Config, facts: &Facts<'_>) -> Result<PrivacyPlan, ConfigErro
         }
         _ => None,
     };
+    let about = PublishedPrivacy {
+        share: sites.first().map_or(1.0, |site| site.share),
+        steps: chains * iterations,
+        temperature: config.target.temperature,
+        sensitivity: person * privacy.neighbour.reach() * row_gradient,
+    };
+    let published = family.published_privacy(about).and_then(|theorem| {
+        match theorem.best_claim(privacy.delta) {
+            Ok(epsilon) => Some(Published::Epsilon(epsilon)),
+            Err(PrivacyError::OutsideTheorem { limit, .. }) => Some(Published::Step(limit)),
+            Err(_) => None,
+        }
+    });
     Ok(PrivacyPlan {
         sampler: config.sampler.row.name,
         epsilon: privacy.epsilon,
         delta: privacy.delta,
         row_gradient,
-        reach: privacy.neighbour.reach(),
+        reach: person * privacy.neighbour.reach(),
+        person: privacy.rows_per_person,
+        published,
         once: None,
         secure,
         allowed_by_secure_sum,
@@ -1097,7 +1178,8 @@ fn once_in_place(config: &Config) -> Option<Once> {
     };
     let released = kind.released(None).or_else(|_| kind.released(Some(1.0))).ok()?;
     let budget = (privacy.epsilon, privacy.delta);
-    Once::new(released, privacy.row_norm, privacy.neighbour, budget).ok()
+    let once = Once::new(released, privacy.row_norm, privacy.neighbour, budget).ok()?;
+    Some(once.for_persons_of(privacy.rows_per_person))
 }
 
 /// The plan of two releases.
@@ -1161,7 +1243,9 @@ fn planned_once(
         epsilon: privacy.epsilon,
         delta: privacy.delta,
         row_gradient: privacy.row_norm,
-        reach,
+        reach: privacy.rows_per_person as f64 * reach,
+        person: privacy.rows_per_person,
+        published: None,
         secure: None,
         allowed_by_secure_sum: None,
         once: Some(OncePlan { mu: [once.mu, once.first_mu(), once.second_mu()], noise }),

@@ -767,9 +767,8 @@ fn rows(
         (Own::File(file), _) | (Own::Stated, TableSource::File(file)) => Some(file.as_path()),
         _ => None,
     };
-    let bound = config.privacy.as_ref().map(|privacy| (privacy.row_norm, privacy.slope));
     let (columns, potential, shortened) =
-        build_client(&table, client, kind, (intercept, bound), file)
+        build_client(config, &table, client, (kind, intercept), file)
             .map_err(|(problem, fix)| complain(problem, &fix))?;
     Ok(Data::Numbers { columns, potential, shortened })
 }
@@ -800,12 +799,13 @@ type Built = (Vec<String>, Arc<dyn Model>, Option<Shortened>);
 /// The names of one client's columns, its potential and how many rows were shortened for it; or a
 /// problem and its fix.
 fn build_client(
+    config: &Config,
     table: &Numbers,
     client: &RowsClient,
-    kind: &dyn RowModel,
-    (intercept, bound): (bool, Option<(f64, Option<f64>)>),
+    (kind, intercept): (&dyn RowModel, bool),
     file: Option<&Path>,
 ) -> Result<Built, (String, String)> {
+    let bound = config.privacy.as_ref().map(|privacy| (privacy.row_norm, privacy.slope));
     let names = table.column_names();
     let data = |e: DataError| (e.to_string(), "correct the client's rows".to_owned());
     if kind.row().explains == Explains::Nothing {
@@ -824,6 +824,8 @@ fn build_client(
         let fix = kind.remedy(&names[response], *label, None);
         return Err((format!("{place} has the {what} {label}"), fix));
     }
+    let clipped = privacy::clipped(config, kind, &labels);
+    let shortened = shortened.map(|shortened| Shortened { clipped, ..shortened });
     let potential = match bound {
         Some((_, slope)) => kind.bounded(slope, design, labels),
         None => kind.potential(design, labels),

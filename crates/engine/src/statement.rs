@@ -181,6 +181,7 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
         hot,
         expect_curvature: _, // it changes nothing that is run
         rows,
+        rows_per_person,
         place: _,
     } = stated;
     let neighbour = match neighbour {
@@ -209,6 +210,9 @@ fn privacy(stated: &PrivacyConfig) -> Lines {
     }
     if *hot {
         lines.push(("privacy, heat of rounding".into(), "draws are wanted whatever it is".into()));
+    }
+    if *rows_per_person > 1 {
+        lines.push(("privacy, rows of one person, at most".into(), rows_per_person.to_string()));
     }
     if let Some(rows) = rows {
         lines.push(("privacy, rows of all sites, at most".into(), rows.to_string()));

@@ -650,3 +650,66 @@ fn an_allowance_in_a_secure_sum_does_not_count_on_colluders() {
     let ratio = told as f64 / alone as f64;
     assert!((ratio - 2.0 / 3.0).abs() < 0.02, "{told} of {alone}");
 }
+
+/// A person of k rows moves what leaves a site k times as far: epsilon is that of k times the mu,
+/// for chains, secure sums and releases alike; with minibatches there is no such bound.
+#[test]
+fn a_person_of_several_rows_is_hidden_by_as_many_times_the_noise() {
+    let epsilon = |text: &str| {
+        let plan = of_config(&read(text).unwrap()).unwrap();
+        (plan.sites[0].exposures[0].epsilon, plan.sites[0].exposures[0].allowed, plan.reach)
+    };
+    let one = epsilon(GOOD);
+    let three = format!("{GOOD}rows_per_person = 3\n");
+    let found = epsilon(&three);
+    let mu = 3.0 * 2.0 * 2.0 * (2.0 * 2.0 * 100.0 * 1e-4 / 2.0f64).sqrt();
+    let exact = gaussian_epsilon(mu, 1e-6);
+    assert!((found.0 / exact - 1.0).abs() < 1e-6, "{found:?} {exact}");
+    assert_eq!(found.2, 3.0 * one.2);
+    let ratio = one.1 as f64 / found.1 as f64;
+    assert!((ratio - 9.0).abs() < 0.2, "a ninth of the rounds: {one:?} {found:?}");
+    // A site allows no more than that either, nor does a run begin that asks for more.
+    let asked = three.replace("iterations = 100", &format!("iterations = {}", found.1 + 1));
+    let config = read(&asked).unwrap();
+    let error = Plan::new(&config, &Problem::new(&config).unwrap()).err().unwrap();
+    assert!(error.field == "privacy.epsilon" && error.problem.contains("allows"), "{error}");
+    // In a secure sum, and released once.
+    let summed = format!("{GOOD}secure_sum = true\n");
+    let (alone, all) = (epsilon(&summed), epsilon(&format!("{summed}rows_per_person = 3\n")));
+    assert!((7.0..11.0).contains(&(alone.1 as f64 / all.1 as f64)), "{alone:?} {all:?}");
+    let chains = "name = \"lmc\"\nstep = 1e-4\n[run]\nchains = 2\niterations = 100";
+    let once = GOOD.replace(chains, "name = \"dp-release\"\n[run]\niterations = 100");
+    let noise = |text: &str| of_config(&read(text).unwrap()).unwrap().once.unwrap().noise;
+    for ((what, one), (_, all)) in
+        noise(&once).into_iter().zip(noise(&format!("{once}rows_per_person = 3\n")))
+    {
+        assert!((all / one - 3.0).abs() < 1e-12, "{what}");
+    }
+    let part = three.replace("name = \"lmc\"", "name = \"sgld\"\nbatch = 0.5");
+    let told = refusals(&read(&part).unwrap());
+    assert!(told.iter().any(|told| told.field == "privacy.rows_per_person"), "{told:?}");
+    // It is a part of what is agreed on.
+    let stated = |text: &str| Problem::new(&read(text).unwrap()).unwrap().statement;
+    assert!(stated(&three).text().contains("rows of one person, at most"));
+    assert!(!stated(GOOD).text().contains("rows of one person"));
+}
+
+/// Responses that are clipped are counted as rows that are shortened are: for the site alone.
+#[test]
+fn a_site_is_told_how_many_responses_are_clipped() {
+    use consilience_engine::site::{LocalSite, Own};
+    let linear = "model = \"linear\"\nnoise_variance = 0.5";
+    let rows = GOOD.replace("model = \"logistic\"", linear).replace("0.8, 1]", "0.8, -7]");
+    let told = |text: &str| {
+        let config = read(text).unwrap();
+        LocalSite::open(&config, 1, &Own::Stated).unwrap().shortened().unwrap()
+    };
+    // slope times the variance is 0.75: responses of 1, and -7, are beyond it at 0
+    assert_eq!(told(&format!("{rows}slope = 1.5\n")).clipped, Some(2));
+    let chains = "name = \"lmc\"\nstep = 1e-4\n[run]\nchains = 2\niterations = 100";
+    let once = rows.replace(chains, "name = \"dp-release\"\n[run]\niterations = 100");
+    let clipped = told(&format!("{once}response = 5.0\n"));
+    assert_eq!((clipped.clipped, clipped.of), (Some(1), 4));
+    assert!(clipped.to_string().contains("1 of 4 responses"), "{clipped}");
+    assert_eq!(told(GOOD).clipped, None, "0 and 1 are within any bound");
+}

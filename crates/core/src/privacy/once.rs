@@ -34,6 +34,8 @@ pub struct Once {
     pub neighbour: Neighbour,
     /// `mu` of both releases together.
     pub mu: f64,
+    /// How many rows of a site may be one person's: what is hidden is all of them.
+    pub person: u64,
 }
 
 impl Once {
@@ -44,7 +46,13 @@ impl Once {
         neighbour: Neighbour,
         (epsilon, delta): (f64, f64),
     ) -> Result<Self, PrivacyError> {
-        Ok(Once { regression, row_norm, neighbour, mu: gaussian_mu(epsilon, delta)? })
+        Ok(Once { regression, row_norm, neighbour, mu: gaussian_mu(epsilon, delta)?, person: 1 })
+    }
+
+    /// The same where so many rows of a site may be one person's. Each moves a release by at most
+    /// its sensitivity, so all of them by at most as many times that.
+    pub fn for_persons_of(self, rows: u64) -> Self {
+        Once { person: rows.max(1), ..self }
     }
 
     /// The first release's share of `mu^2`.
@@ -95,13 +103,14 @@ impl Once {
 
     /// `t`: the deviation of the first release's noise on the diagonal of its matrix.
     pub fn first_deviation(&self) -> f64 {
-        self.first_sensitivity() / self.first_mu()
+        self.person as f64 * self.first_sensitivity() / self.first_mu()
     }
 
     /// `t_g`: the deviation of the noise of the second release's gradient, where a row pulls by at
     /// most `bound` times its length.
     pub fn second_deviation(&self, bound: f64) -> f64 {
-        self.neighbour.reach() * self.row_norm * bound / self.second_mu()
+        let each = self.neighbour.reach() * self.row_norm * bound;
+        self.person as f64 * each / self.second_mu()
     }
 
     /// The deviation of the noise on the diagonal of the second release's Hessian, in logistic
@@ -112,7 +121,7 @@ impl Once {
             Neighbour::Replace => 0.42,
             Neighbour::AddRemove => 0.3003,
         };
-        factor * self.row_norm * self.row_norm / self.second_mu()
+        self.person as f64 * factor * self.row_norm * self.row_norm / self.second_mu()
     }
 }
 
@@ -147,6 +156,18 @@ mod tests {
         close(logistic.hessian_deviation(), 6.738_597);
         let other = once(Released::Logistic, 3.0, Neighbour::AddRemove);
         close(other.first_sensitivity(), 10.985_900);
+    }
+
+    #[test]
+    fn a_person_of_several_rows_takes_as_many_times_the_noise() {
+        for regression in [LINEAR, Released::Logistic] {
+            let one = once(regression, 1.0, Neighbour::Replace);
+            let four = one.for_persons_of(4);
+            assert_eq!(four.first_deviation(), 4.0 * one.first_deviation());
+            assert_eq!(four.second_deviation(0.5), 4.0 * one.second_deviation(0.5));
+            assert_eq!(four.hessian_deviation(), 4.0 * one.hessian_deviation());
+            assert_eq!((four.mu, four.weight()), (one.mu, one.weight()));
+        }
     }
 
     /// The square of a vector as a vector whose norm is that of Frobenius.

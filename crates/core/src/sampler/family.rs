@@ -10,7 +10,7 @@ use super::recipe::Recipe;
 use super::{Keys, Sampler};
 use crate::compress::{Channel, Message, Precision};
 use crate::error::DataError;
-use crate::privacy::SecureSum;
+use crate::privacy::{SecureSum, TheoremG3};
 use crate::protocol::{Device, Format, Growth, Kind, Ledger};
 use crate::rng::{ClientId, Purpose, Seed};
 use crate::step::Schedule;
@@ -29,6 +29,19 @@ pub struct Curvatures<'a> {
     pub smoothness: f64,
     /// The largest curvature of each client's own potential.
     pub local_smoothness: &'a [f64],
+}
+
+/// What a published theorem asks beside the sampler.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PublishedPrivacy {
+    /// The share of rows in a minibatch.
+    pub share: f64,
+    /// How many steps there are in all.
+    pub steps: u64,
+    /// The temperature.
+    pub temperature: f64,
+    /// How far two rows' gradients can be apart.
+    pub sensitivity: f64,
 }
 
 /// How many bytes of an order or of an answer are not its contents, about.
@@ -177,6 +190,12 @@ pub trait Family {
     /// show one client alone.
     fn noise_in_sum(&self, _clients: usize, _client: usize, _colluding: usize) -> f64 {
         1.0
+    }
+
+    /// FA-LD's Theorem G.3 for so many steps of this sampler, to compare with; `None` where the
+    /// theorem is of another one.
+    fn published_privacy(&self, _of: PublishedPrivacy) -> Option<TheoremG3> {
+        None
     }
 
     /// By which share of the noise that clients draw rounding heats the chain, where the server

@@ -16,7 +16,7 @@ mod release;
 mod uplink;
 
 pub use attendance::{Attendance, Irregular};
-pub use family::{CAUTION, Curvatures, Family, Traffic};
+pub use family::{CAUTION, Curvatures, Family, PublishedPrivacy, Traffic};
 pub use local::{Average, Local, NoiseScale, Synchronise};
 pub use metropolis::{Kernel, Metropolis};
 pub use participation::{Participation, Roll, Weighting};

@@ -738,6 +738,14 @@ const FIELDS: &[Field] = &[
     ),
     field(
         "privacy",
+        "rows_per_person",
+        "whole number",
+        "1",
+        "how many rows of one site may be one person's: so many rows are hidden together, by as \
+         many times the noise against them; with all rows in every round",
+    ),
+    field(
+        "privacy",
         "row_norm",
         "number above 0",
         "",

@@ -36,6 +36,8 @@ pub struct PrivacyConfig {
     pub expect_curvature: Option<f64>,
     /// The most rows that all sites have together: by it a step may be left open.
     pub rows: Option<u64>,
+    /// How many rows of a site may be one person's.
+    pub rows_per_person: u64,
     /// Where the table stands.
     pub place: FieldLocation,
 }
@@ -99,6 +101,7 @@ pub(super) fn read_privacy(top: &Section<'_>) -> Result<Option<PrivacyConfig>, C
     let hot = optional(section.get("hot"), boolean)?;
     let expect_curvature = optional(section.get("expect_curvature"), |v| v.positive())?;
     let rows = optional(section.get("rows"), |v| v.whole(1))?;
+    let rows_per_person = optional(section.get("rows_per_person"), |v| v.whole(1))?.unwrap_or(1);
     let place = place(&section);
     section.finish()?;
     Ok(Some(PrivacyConfig {
@@ -116,6 +119,7 @@ pub(super) fn read_privacy(top: &Section<'_>) -> Result<Option<PrivacyConfig>, C
         hot: hot.unwrap_or(false),
         expect_curvature,
         rows,
+        rows_per_person,
         place,
     }))
 }

@@ -181,6 +181,10 @@ impl RowModel for Linear {
         Ok(slope * row_norm)
     }
 
+    fn response_reach(&self, slope: Option<f64>) -> Option<f64> {
+        Some(slope? * self.noise_variance?)
+    }
+
     fn row_curvature(&self, row_norm: f64) -> Option<f64> {
         self.noise_variance.map(|variance| row_norm * row_norm / variance)
     }

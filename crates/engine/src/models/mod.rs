@@ -445,6 +445,12 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         Err("no bound of a row's gradient is known for this model")
     }
 
+    /// How far from 0 a response can be for the derivative of its loss to be within `slope` where
+    /// all parameters are 0; `None` where slopes are not clipped.
+    fn response_reach(&self, _slope: Option<f64>) -> Option<f64> {
+        None
+    }
+
     /// The largest curvature that the loss of one row can have at any parameters, where its
     /// features are at most `row_norm` long, if there is a bound.
     fn row_curvature(&self, _row_norm: f64) -> Option<f64> {

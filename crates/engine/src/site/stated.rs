@@ -92,7 +92,11 @@ impl StatedDesign {
         let SiteData { mut cells, columns, response, groups, group_names, offset, weights, .. } =
             coded;
         let bounds = config.privacy.as_ref();
-        let shortened = bounds.map(|bounds| privacy::shorten(&mut cells, columns, bounds.row_norm));
+        let clipped = privacy::clipped(config, &*self.kind, &response);
+        let shortened = bounds.map(|bounds| Shortened {
+            clipped,
+            ..privacy::shorten(&mut cells, columns, bounds.row_norm)
+        });
         let design = Design::dense(cells, columns).map_err(|e| complain(e.to_string()))?;
         let rows = Observed { response, groups, offset, weights };
         // a private run is asked for no rows

@@ -31,14 +31,14 @@ mod words;
 pub(super) use rows::{FAMILY, SAMPLERS};
 
 use super::exact::{self, NoClosedForm, StationaryLaw};
-use super::family::{Curvatures, Family};
+use super::family::{Curvatures, Family, PublishedPrivacy};
 use super::forecast::{ForecastMoments, QuadraticModel};
 use super::recipe::{Batch, Recipe, channel};
 use super::uplink::Uplink;
 use super::{Keys, Sampler};
 use crate::compress::{Channel, CodeChoice, Compressor, Precision};
 use crate::error::DataError;
-use crate::privacy::SecureSum;
+use crate::privacy::{Scheme, SecureSum, TheoremG3};
 use crate::protocol::{Device, Kind};
 use crate::rng::ClientId;
 use crate::step::Schedule;
@@ -304,6 +304,38 @@ impl Family for Local {
     /// The noise of a walk is its client's in any case.
     fn with_own_noise(&self, _server_share: f64) -> Option<Recipe> {
         Some(Recipe::Local(Local { private: true, ..self.clone() }))
+    }
+
+    /// The theorem is of walks of one length, with all rows or minibatches, averaged by all or by
+    /// either scheme.
+    fn published_privacy(&self, of: PublishedPrivacy) -> Option<TheoremG3> {
+        let (Schedule::Constant(step), Synchronise::Every(local_steps)) =
+            (self.step, self.synchronise)
+        else {
+            return None;
+        };
+        if self.refresh.is_some() || self.tether.is_some() || self.up.is_some() {
+            return None;
+        }
+        let clients = self.weights.len() as u64;
+        let (scheme, taking_part) = match self.average {
+            Average::All => (Scheme::WithoutReplacement, clients),
+            Average::WithReplacement(size) => (Scheme::WithReplacement, size as u64),
+            Average::WithoutReplacement(size) => (Scheme::WithoutReplacement, size as u64),
+        };
+        Some(TheoremG3 {
+            clients,
+            taking_part,
+            scheme,
+            share: of.share,
+            local_steps,
+            steps: of.steps,
+            step,
+            temperature: of.temperature,
+            correlation: self.correlation,
+            least_weight: self.weights.iter().copied().fold(f64::INFINITY, f64::min),
+            sensitivity: of.sensitivity,
+        })
     }
 
     fn is_noisy_descent(&self) -> bool {

@@ -180,6 +180,7 @@ impl Family for Release {
             row_norm: 1.0,
             neighbour: crate::privacy::Neighbour::Replace,
             mu: f64::MIN_POSITIVE,
+            person: 1,
         };
         Box::new(client::Client::new(target, id, keys, self.once.unwrap_or(nothing)))
     }
