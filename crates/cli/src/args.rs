@@ -845,6 +845,13 @@ pub enum DataAction {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
+    /// Print how a run coded columns, as lines of [target.coding]: a config that states them asks
+    /// no site.
+    #[command(after_help = "Example:\n  consilience data coding runs/public >> private.toml")]
+    Coding {
+        /// The run's folder.
+        dir: PathBuf,
+    },
     /// Show how many rows of each label each client has.
     #[command(after_help = "Example:\n  consilience data show titanic --clients 10 --scheme \
             \"dirichlet(0.5)\" --svg split.svg")]

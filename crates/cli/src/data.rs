@@ -7,6 +7,7 @@ use consilience_core::rng::Seed;
 use consilience_engine::data::catalogue::{self, CatalogueError, ENTRIES, Entry};
 use consilience_engine::data::partition::{self, Assignment, Scheme};
 use consilience_engine::data::{Dataset, formats};
+use consilience_engine::rundir;
 use serde_json::{Value, json};
 
 use crate::args::{DataAction, DataCommand, DealOptions};
@@ -20,6 +21,7 @@ pub fn data(command: &DataCommand) -> Result<(), Failure> {
         DataAction::List { json } => list(*json),
         DataAction::Describe { name, json } => describe(name, folder, *json),
         DataAction::Check { name, json } => check(name, folder, *json),
+        DataAction::Coding { dir } => coding(dir),
         DataAction::Split { deal, out } => split(deal, folder, out),
         DataAction::Show { deal, svg, json } => show(deal, folder, svg.as_deref(), *json),
     }
@@ -69,6 +71,21 @@ fn list(json: bool) -> Result<(), Failure> {
         "{text}\nThose that are not built in are looked for in the folder of --data DIR or \
          CONSILIENCE_DATA.\n"
     ))
+}
+
+/// How a run coded columns.
+fn coding(dir: &Path) -> Result<(), Failure> {
+    let record = rundir::read(dir)?;
+    let lines = record.encoding.map_or_else(String::new, |encoding| encoding.as_stated());
+    if lines.is_empty() {
+        let dir = dir.display();
+        return Err(wrong(format!(
+            "{dir}: its columns entered as they were, and there is nothing to state"
+        )));
+    }
+    let stated = record.config.contains("[target.coding]");
+    let exact = "# Exact functions of the rows of that run: state them where these are public.\n";
+    say(&format!("[target.coding]\n{}{lines}", if stated { "" } else { exact }))
 }
 
 fn describe(name: &str, folder: Option<&Path>, json: bool) -> Result<(), Failure> {

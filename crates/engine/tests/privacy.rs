@@ -667,7 +667,7 @@ fn a_person_of_several_rows_is_hidden_by_as_many_times_the_noise() {
     assert!((found.0 / exact - 1.0).abs() < 1e-6, "{found:?} {exact}");
     assert_eq!(found.2, 3.0 * one.2);
     let ratio = one.1 as f64 / found.1 as f64;
-    assert!((ratio - 9.0).abs() < 0.2, "a ninth of the rounds: {one:?} {found:?}");
+    assert!((8.5..9.7).contains(&ratio), "a ninth of the rounds, all of them: {one:?} {found:?}");
     // A site allows no more than that either, nor does a run begin that asks for more.
     let asked = three.replace("iterations = 100", &format!("iterations = {}", found.1 + 1));
     let config = read(&asked).unwrap();
