@@ -478,9 +478,11 @@ class Result:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write a run directory, report included. ``consilience summary FOLDER`` shows it,
         ``consilience predict FOLDER`` predicts from it, :func:`consilience.load` reads it,
-        ``az.from_zarr(FOLDER / "draws.zarr")`` opens its draws. Nothing is overwritten.
+        ``az.from_zarr(FOLDER / "draws.zarr")`` opens its draws. Nothing is overwritten. With
+        effects of groups, and rows that are at hand, each site has the draws of its own effects in
+        ``sites/NAME/effects.csv``.
         """
-        self._run.save(os.fspath(folder))
+        self._run.save(os.fspath(folder), self._clients(None))
         return Path(folder)
 
     def report(self, path: str | os.PathLike[str]) -> Path:

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use consilience_core::measure::{MASS, Summary};
-use consilience_engine::loo::{SiteEffects, effects as draw};
 use consilience_engine::rundir;
+use consilience_engine::site_effects::effects as draw;
 use consilience_engine::warnings::summaries;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub fn effects(command: &EffectsCommand) -> Result<(), Failure> {
     let found = draw(&record, &command.site, command.data.as_deref())
         .map_err(|e| refused(&[&command.dir], e))?;
     if let Some(file) = &command.out {
-        std::fs::write(file, rows(&found)).map_err(|e| {
+        std::fs::write(file, found.csv()).map_err(|e| {
             Failure::Argument(format!("{}: the effects cannot be written: {e}", file.display()))
         })?;
     }
@@ -45,20 +45,4 @@ pub fn effects(command: &EffectsCommand) -> Result<(), Failure> {
         let _ = writeln!(text, "\nThe draws are in {}.", file.display());
     }
     say(&text)
-}
-
-/// The draws as a table: chain, draw, and a column a group.
-fn rows(found: &SiteEffects) -> String {
-    let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
-    let names: Vec<String> = found.names.iter().map(quoted).collect();
-    let mut text = format!("chain,draw,{}\n", names.join(","));
-    let length = found.draws.length().max(1);
-    for (k, row) in found.draws.rows().enumerate() {
-        let _ = write!(text, "{},{}", k / length, k % length);
-        row.iter().for_each(|value| {
-            let _ = write!(text, ",{value}");
-        });
-        text.push('\n');
-    }
-    text
 }

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use consilience_engine::checkpoint::{self, Checkpoint};
 use consilience_engine::config::{Config, Source};
+use consilience_engine::data::memory::Tables;
 use consilience_engine::exact::laws;
 use consilience_engine::predict::Predictor;
 use consilience_engine::record::Record;
@@ -13,6 +14,7 @@ use consilience_engine::reference::{self, Reference, ReferenceSettings};
 use consilience_engine::run::{Progress, RunError};
 use consilience_engine::rundir;
 use consilience_engine::session::{Control, Planned, Session};
+use consilience_engine::site_effects::{EFFECTS_FILE, KeptEffects, SITES_FOLDER, keep_effects};
 
 use crate::args::{RunCommand, RunOptions};
 use crate::clock;
@@ -196,6 +198,10 @@ pub fn keep(
     if let (Some(folder), false) = (&live.folder, matches!(place, Some(RunFolder::Served(..)))) {
         page::write(&page::inside(folder), record)?;
     }
+    let effects = match (&live.folder, &place) {
+        (None, _) | (_, Some(RunFolder::Served(..))) => Ok(KeptEffects::None),
+        (Some(folder), _) => keep_effects(record, &Tables::new(), folder),
+    };
     let answer = Answer::new(record, Some(&live));
     let mut text = if json { answer.json() } else { answer.text() };
     if let (Some(path), true) = (
@@ -210,6 +216,19 @@ pub fn keep(
             page::inside(path).display(),
             path.display()
         ));
+    }
+    match (effects, &live.folder) {
+        (Ok(KeptEffects::Files(_)), Some(path)) if !json => text.push_str(&format!(
+            "Every site's draws of the effects of its own groups are in {}.\n",
+            path.join(SITES_FOLDER).join("NAME").join(EFFECTS_FILE).display()
+        )),
+        (Ok(KeptEffects::Costly), Some(path)) => note(&format!(
+            "The effects of groups were not drawn: there are many rows. `consilience effects {} \
+             --site NAME --out FILE` draws those of a site.\n",
+            path.display()
+        )),
+        (Ok(_), _) => {}
+        (Err(why), _) => note(&format!("warning: the effects of groups were not kept: {why}\n")),
     }
     if !json {
         text.push_str(&next(record, &live, place.as_ref()));

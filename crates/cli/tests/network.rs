@@ -481,8 +481,8 @@ fn a_folder_that_cannot_be_written_holds_up_the_run_until_it_is_mended() {
 }
 
 /// A site whose groups have effects is killed while the chains run, and comes back: the draws are
-/// those of an undisturbed run, and so are the effects that it draws with the run's folder, by the
-/// line that it is told when all is over.
+/// those of an undisturbed run, and so are the effects that it finds in its own folder when all is
+/// over, and those that it draws by itself with the run's folder.
 #[test]
 fn a_killed_site_draws_the_effects_of_an_undisturbed_run() {
     let rest = "[sampler]\nname = \"lmc\"\n[run]\nchains = 2\niterations = 600\nburn_in = 50\n";
@@ -542,15 +542,21 @@ fn a_killed_site_draws_the_effects_of_an_undisturbed_run() {
     let line: Vec<&str> = line.iter().map(String::as_str).collect();
     let told = place.command(&line).stdout(Stdio::piped()).output().unwrap();
     let told = String::from_utf8(told.stdout).unwrap();
-    let told = told.split_once("consilience effects RUN ").unwrap_or_else(|| panic!("{told}")).1;
-    let line = told.split_once(" draws").unwrap_or_else(|| panic!("{told}")).0;
-    assert_eq!(line, "--site north --data north.csv --out state-north/effects.csv");
-    let words: Vec<&str> = line.split(' ').collect();
-    place.succeed(&[&["effects", "there"], &words[..]].concat());
-    let undisturbed = ["--site", "north", "--data", "north.csv", "--out", "here.csv"];
-    place.succeed(&[&["effects", "here"], &undisturbed[..]].concat());
+    let kept = told.split_once("of this site's own groups are in ");
+    let kept = kept.unwrap_or_else(|| panic!("{told}")).1.split(',').next().unwrap();
+    assert!(kept.starts_with("state-north/") && kept.ends_with("/north/effects.csv"), "{kept}");
+    for run in ["here", "there"] {
+        let file = format!("{run}.csv");
+        let own = ["--site", "north", "--data", "north.csv", "--out", &file];
+        place.succeed(&[&["effects", run], &own[..]].concat());
+    }
     let read = |file: &str| std::fs::read_to_string(place.folder.join(file)).unwrap();
-    assert_eq!(read("state-north/effects.csv"), read("here.csv"));
+    assert_eq!(read(kept), read("here.csv"));
+    assert_eq!(read("there.csv"), read("here.csv"));
+    // one process keeps what each site's own folder has
+    assert_eq!(read("here/sites/north/effects.csv"), read("here.csv"));
+    assert!(place.folder.join("here/sites/south/effects.csv").exists());
+    assert!(!place.folder.join("there/sites").exists(), "the server has no effects");
     assert!(read("here.csv").starts_with("chain,draw,\"w0\",\"w1\",\"w2\",\"w3\"\n0,0,"));
     assert_eq!(read("here.csv").lines().count(), 1 + 2 * 550);
 }

@@ -35,6 +35,7 @@ pub mod rundir;
 pub mod session;
 pub mod simulation;
 pub mod site;
+pub mod site_effects;
 pub mod statement;
 pub mod statistics;
 pub mod store;

@@ -1,15 +1,14 @@
-//! Ask the sites of a run about their rows again: cross-validate it, compare two models of the same
-//! rows, and draw the effects of a site's groups. What is of single rows stays there; sums leave.
-//! A site can do its part alone, with the run's folder and its own rows.
+//! Ask the sites of a run about their rows again: cross-validate it, and compare two models of the
+//! same rows. What is of single rows stays there; sums leave. A site can do its part alone, with the
+//! run's folder and its own rows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use consilience_core::ask::Sum;
 use consilience_core::error::DataError;
 use consilience_core::measure::{Chains, Elpd, HeldBack, ess_mean, good_k};
 use consilience_core::model::{Design, Model, Rows, Single};
-use consilience_core::rng::{ClientId, Purpose, Seed};
 use rayon::prelude::*;
 use thiserror::Error;
 
@@ -24,7 +23,7 @@ use crate::reference::rows_digest;
 mod apart;
 
 pub use apart::{ComparedPart, LooPart, PartsError};
-pub(crate) use apart::{FORMAT, Part, in_order, mark, rows_at};
+pub(crate) use apart::{FORMAT, Part, in_order, mark, rows_among, rows_at};
 pub use apart::{read_part, text_of_part};
 
 /// Why a run cannot be cross-validated.
@@ -121,6 +120,14 @@ pub enum LooError {
     /// A model without effects of groups.
     #[error("the model has no effects of groups: write (1 | column) or (1 | site) in the formula")]
     NoGroups,
+    /// Effects that cannot be kept.
+    #[error("{}: the effects cannot be written: {error}", file.display())]
+    Unwritten {
+        /// Where they should be.
+        file: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
     /// Rows that the model does not take.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -299,66 +306,12 @@ fn compared([a, b]: [&Record; 2], each: [Judged; 2]) -> Result<[Loo; 3], LooErro
     Ok([alone(&each[0], a), alone(&each[1], b), Loo::new(differences, draws, unit)])
 }
 
-/// The effects of one site's groups.
-#[derive(Clone, Debug)]
-pub struct SiteEffects {
-    /// The groups' names; where a group has two effects, an intercept and a slope, its name stands
-    /// there twice, with the column behind it for the slope.
-    pub names: Vec<String>,
-    /// Their effects on the scale of the linear predictor, for every draw of the run.
-    pub draws: Draws,
-    /// The groups, each once.
-    pub groups: Vec<String>,
-}
-
-/// Draw the effects of a site's groups from their law given each draw of a run, with the site's
-/// rows: together with the run's draws these have the law of the whole model. They are the site's
-/// own, and nobody else can draw them. Its rows are those of this file, or of the one that the
-/// config names; nobody else's are looked at where sites have files of their own.
-pub fn effects(record: &Record, site: &str, file: Option<&Path>) -> Result<SiteEffects, LooError> {
-    drawn(record, apart::rows_at(record, site, file)?)
-}
-
-/// The same where clients of these names have their rows in memory.
-pub fn effects_with(record: &Record, site: &str, tables: &Tables) -> Result<SiteEffects, LooError> {
-    drawn(record, apart::rows_among(record, site, None, tables)?)
-}
-
-fn drawn(
-    record: &Record,
-    (model, place, found): (Arc<dyn RowModel>, usize, SiteRows),
-) -> Result<SiteEffects, LooError> {
-    let SiteRows { design, rows, group_names, .. } = found;
-    let Some(law) = model.effects(design, rows)? else { return Err(LooError::NoGroups) };
-    let (seed, transforms) = (Seed::new(record.seed), model.transforms(record.draws.dim()));
-    let all: Vec<&[f64]> = record.draws.rows().collect();
-    let draw = |(k, draw): (usize, &&[f64])| {
-        let mut x = draw.to_vec();
-        transforms.inward(&mut x);
-        law.draw(&x, &mut seed.stream(Purpose::Effects, ClientId(place as u32), k as u64))
-    };
-    let drawn: Vec<Vec<f64>> = all.par_iter().enumerate().map(draw).collect();
-    let chains = drawn.chunks(record.draws.length().max(1)).map(|chain| chain.concat()).collect();
-    let groups = group_names.clone();
-    let names: Vec<String> = match model.slope_by() {
-        Some(slope) => {
-            let along = |name: &String| format!("{name}: {}", slope.along);
-            let both = law.effects() > 1;
-            let of = |name: &String| both.then(|| name.clone()).into_iter().chain([along(name)]);
-            group_names.iter().flat_map(of).collect()
-        }
-        None => group_names,
-    };
-    let draws = Draws::from_chains(chains, names.len());
-    Ok(SiteEffects { names, draws, groups })
-}
-
 /// The model of a run, and the rows of its sites, read again. They must be those of the run.
 pub(crate) fn rows_of(record: &Record) -> Result<ModelAndRows, LooError> {
     rows_with(record, &Tables::new())
 }
 
-fn rows_with(record: &Record, tables: &Tables) -> Result<ModelAndRows, LooError> {
+pub(crate) fn rows_with(record: &Record, tables: &Tables) -> Result<ModelAndRows, LooError> {
     let config = config_of(record, tables)?;
     let (model, sites) = match apart::all_of_files(record, &config) {
         Some(found) => found?,

@@ -19,10 +19,11 @@ use crate::data::{GroupBy, Table, word};
 use crate::draws::Draws;
 use crate::encoding::{Encoded, Encoding, EncodingError};
 use crate::held_out::{HeldOut, Scores};
-use crate::loo::{LooError, SiteEffects, effects, effects_with};
+use crate::loo::LooError;
 use crate::models::{Predicts, RowModel, places, with_a_response};
 use crate::numbers::{self, Numbers};
 use crate::record::Record;
+use crate::site_effects::{SiteEffects, effects, effects_with};
 
 /// Why rows cannot be predicted.
 #[derive(Clone, Debug, PartialEq, Error)]

@@ -33,6 +33,7 @@ use crate::models::{self, Explains, Observed, RowModel};
 use crate::numbers::{self, Numbers};
 use crate::privacy::{self, Shortened};
 use crate::problem::{CodedSummary, Kinds, SiteRows, TableFacts};
+use crate::site_effects::EffectsLaw;
 use crate::suggest::suggest;
 use crate::warnings::Warning;
 
@@ -527,6 +528,22 @@ impl LocalSite {
         let rows = Observed { response, ..Observed::default() };
         let (name, group_names) = (self.name.clone(), Vec::new());
         Ok(Some(SiteRows { name, design, rows, group_names }))
+    }
+
+    /// The law of the effects of its own groups; `None` where the model has none.
+    pub fn effects(
+        &self,
+        config: &Config,
+        agreement: &Agreement,
+    ) -> Result<Option<EffectsLaw>, ConfigError> {
+        let (Data::Coded(table), Some(moments)) = (&self.data, &agreement.moments) else {
+            return Ok(None);
+        };
+        let place = (config.seed, self.index, agreement.parameters.len());
+        table.effects(&self.name, moments, place).map_err(|problem| {
+            let problem = format!("site {}: {problem}", self.name);
+            config.source.complain(&data_place(), problem, "check the site's data")
+        })
     }
 
     /// The potential of its rows.

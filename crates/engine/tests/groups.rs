@@ -14,13 +14,13 @@ use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::data::Table;
 use consilience_engine::data::memory::{Values, table};
 use consilience_engine::draws::{Draws, Sinks};
-use consilience_engine::loo::effects;
 use consilience_engine::models::kept;
 use consilience_engine::plan::Plan;
 use consilience_engine::predict::Predictor;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run;
+use consilience_engine::site_effects::effects;
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")

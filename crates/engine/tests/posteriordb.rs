@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use consilience_core::measure::{Chains, mcse_mean, mcse_sd, sd};
 use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::Sinks;
-use consilience_engine::loo::effects;
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run;
+use consilience_engine::site_effects::effects;
 use serde_json::Value as Json;
 
 fn folder() -> PathBuf {

@@ -88,6 +88,13 @@ pub enum Happened {
         /// What.
         order: String,
     },
+    /// Every site was told the draws, to draw the effects of its own groups.
+    ToldDraws {
+        /// How many.
+        draws: u64,
+        /// In how many bytes for each site.
+        bytes: u64,
+    },
     /// The chains came to their end, or the run was ended.
     Ended {
         /// Whether early.
@@ -109,6 +116,9 @@ impl fmt::Display for Happened {
             Happened::Blocked { site, why } => write!(f, "{site} blocked the run: {why}"),
             Happened::Alarm { says, .. } => write!(f, "alarm: {says}"),
             Happened::Ordered { order } => write!(f, "ordered: {order}"),
+            Happened::ToldDraws { draws, bytes } => {
+                write!(f, "every site was told the {draws} draws, in {bytes} bytes")
+            }
             Happened::Ended { early: false } => f.write_str("the chains came to their end"),
             Happened::Ended { early: true } => f.write_str("the run was ended early"),
         }
@@ -337,7 +347,9 @@ impl Audit {
                 }
                 format!("{happened:?}")
             }
-            Happened::Agreed { .. } | Happened::Ended { .. } => format!("{happened:?}"),
+            Happened::Agreed { .. } | Happened::ToldDraws { .. } | Happened::Ended { .. } => {
+                format!("{happened:?}")
+            }
         };
         let news = self.known.insert(key);
         let refusal = matches!(happened, Happened::Refused { .. } | Happened::Blocked { .. });

@@ -37,6 +37,7 @@ use tracing::info;
 use crate::audit::{self, Audit, Happened};
 use crate::chain::HostedChain;
 use crate::door::{AT_ONCE, Incoming};
+use crate::frame::Frame;
 use crate::http;
 use crate::hub::{Broken, Hub, Objects, Parting};
 use crate::mailbox::Mailboxes;
@@ -620,6 +621,9 @@ fn conduct(
             Err(why) => warnings.push(Warning::new(Code::LpLeftOut, why)),
         }
     }
+    if !interrupted {
+        tell_draws(config, &outcome.draws, hub, status)?;
+    }
     info!(seconds, iterations = outcome.iterations, "sampled");
     let run = memory.run.clone();
     status.note(Happened::Ended { early: outcome.interrupted });
@@ -914,6 +918,36 @@ impl<T: FnMut(Stage<'_>)> Sites<'_, T> {
         let outcome = gather(plan, run, &sinks, chains, interrupted)?;
         Ok((outcome, statement, warnings))
     }
+}
+
+/// Where the model has effects of groups, tell every site the draws, so that it draws those of its
+/// own groups. Nothing is told of them.
+fn tell_draws(
+    config: &Config,
+    draws: &Draws,
+    hub: &mut Hub,
+    status: &Status,
+) -> Result<(), ServeError> {
+    let has_groups = config.target.model.of_rows().is_some_and(|m| m.group_by().is_some());
+    let rows: Vec<&[f64]> = draws.rows().collect();
+    let d = draws.dim().max(1);
+    if !has_groups || rows.len().saturating_mul(d) > MOST_TOLD {
+        return Ok(());
+    }
+    // Whoever is away when elastic chains end is not waited for.
+    let most = config.sampler.round_deadline.map(Duration::from_secs_f64);
+    let most = most.map(|round| round.max(LEAST_FAREWELL));
+    let (mut first, mut bytes) = (0, 0);
+    let (of, length) = (rows.len() as u64, draws.length() as u64);
+    for part in rows.chunks((TOLD_AT_ONCE / d).max(1)) {
+        let ask = Instruction::Draws { first, of, length, draws: part.concat() };
+        bytes += Frame::words(0, &ask).body.len() as u64;
+        hub.ask_all_within(&ask, most)?;
+        first += part.len() as u64;
+    }
+    info!(draws = of, bytes, "every site was told the draws, and draws its own effects");
+    status.note(Happened::ToldDraws { draws: of, bytes });
+    Ok(())
 }
 
 /// The log-density of every draw, from what the sites say of their part of it; a text says why it

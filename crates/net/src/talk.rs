@@ -16,7 +16,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The versions of the protocol that this program speaks: these words, their order, and the
 /// messages of the core. A change that the other side would not understand, or would take for
 /// something else, is a new version. The first had no number.
-pub const PROTOCOL: Versions = Versions { least: 5, most: 5 };
+pub const PROTOCOL: Versions = Versions { least: 6, most: 6 };
 
 /// Versions of the protocol, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +111,18 @@ pub enum Instruction {
     /// Say what your potential is at these draws, one after another. Only where the config says so.
     Evaluate {
         /// The draws, row by row.
+        draws: Vec<f64>,
+    },
+    /// These are draws of what all sites share: draw the effects of your own groups given each, and
+    /// keep them. Nothing is told of them. Only where the model has groups.
+    Draws {
+        /// Which draw of the run the first of these is.
+        first: u64,
+        /// How many there are in all.
+        of: u64,
+        /// How many a chain has.
+        length: u64,
+        /// The draws on their natural scale, row by row.
         draws: Vec<f64>,
     },
     /// The chains have ended; say what they cost.

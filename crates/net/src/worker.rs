@@ -19,6 +19,7 @@ use consilience_engine::privacy;
 use consilience_engine::problem::Problem;
 use consilience_engine::reference::rows_digest;
 use consilience_engine::site::{Agreement, LocalSite, Own, names};
+use consilience_engine::site_effects::{EFFECTS_FILE, EffectsLaw};
 use consilience_engine::statement;
 use consilience_engine::store::{
     Disk, DurableClient, Folder, Payment, Purse, PurseError, StoreError, private_seed,
@@ -218,6 +219,17 @@ struct Run {
     /// What this site shares with every other one, where answers are hidden in a sum.
     shared: Option<Vec<(ClientId, PairSecret)>>,
     finished: bool,
+    /// The effects of its own groups, as far as draws were told.
+    effects: Option<OwnEffects>,
+}
+
+/// The effects of a site's own groups, while draws are told; none of it is told.
+struct OwnEffects {
+    law: EffectsLaw,
+    /// Given every draw so far.
+    drawn: Vec<Vec<f64>>,
+    /// Where they are kept, once they are.
+    kept: Option<PathBuf>,
 }
 
 /// What is said to a server that asks too early.
@@ -274,20 +286,31 @@ impl Worker {
         self.farewell.clone().unwrap_or_default()
     }
 
-    /// How this site draws the effects of its own groups, where the model has such.
+    /// Where the effects of this site's own groups are, or how it draws them, where the model has
+    /// such.
     fn draws_effects(&self) -> Option<String> {
         let run = self.run.as_ref()?;
         run.config.target.model.of_rows()?.group_by()?;
+        if let Some(file) = run.effects.as_ref().and_then(|own| own.kept.as_ref()) {
+            return Some(format!(
+                "the draws of the effects of this site's own groups are in {}, and nowhere else",
+                file.display()
+            ));
+        }
         let Brings { site, data, state, .. } = &self.brings;
-        let data = match data {
-            Own::File(path) => format!(" --data {}", path.display()),
-            _ => String::new(),
-        };
-        let out = state.clone().unwrap_or_default().join("effects.csv");
+        let mut words = vec!["consilience", "effects", "RUN", "--site", site];
+        let path = if let Own::File(path) = data { path.to_string_lossy() } else { "".into() };
+        if !path.is_empty() {
+            words.extend(["--data", &path]);
+        }
+        let out = state.clone().unwrap_or_default().join(EFFECTS_FILE);
+        let out = out.to_string_lossy();
+        words.extend(["--out", &out]);
+        let line: Vec<String> = words.into_iter().map(word_of_shell).collect();
         Some(format!(
-            "consilience effects RUN --site {site}{data} --out {} draws the effects of this site's \
-             own groups by its rows and the run's folder RUN, and nobody else can",
-            out.display()
+            "{} draws the effects of this site's own groups by its rows and the run's folder RUN, \
+             and nobody else can",
+            line.join(" ")
         ))
     }
 
@@ -428,6 +451,7 @@ impl Worker {
             private: None,
             shared: None,
             finished: false,
+            effects: None,
         });
         Ok(())
     }
@@ -582,6 +606,10 @@ impl Run {
             Instruction::Evaluate { draws } => {
                 Tell::Potentials(self.evaluate(&brings.site, &draws)?)
             }
+            Instruction::Draws { first, of, length, draws } => {
+                self.draw_effects(brings, (first, of, length), &draws)?;
+                Tell::Done
+            }
             Instruction::Finish => {
                 self.finished = true;
                 Tell::Finished(
@@ -595,6 +623,55 @@ impl Run {
                 Tell::Done
             } // dealt with before
         })
+    }
+
+    /// Draw the effects of this site's own groups given these draws of what all share; when all
+    /// were told, keep them in its folder. What fails here is said to nobody but the site: the run
+    /// is over, and a command can do the same later.
+    fn draw_effects(
+        &mut self,
+        brings: &Brings,
+        (first, of, length): (u64, u64, u64),
+        draws: &[f64],
+    ) -> Result<(), SiteError> {
+        let wrong = |why: &str| Err(SiteError::Disagree(why.into()));
+        let (agreement, _) = self.agreed.as_ref().ok_or_else(early)?;
+        let dim = agreement.parameters.len().max(1);
+        let told: Vec<&[f64]> = draws.chunks(dim).collect();
+        let is_whole = draws.len().is_multiple_of(dim)
+            && first.saturating_add(told.len() as u64) <= of
+            && of.checked_rem(length) == Some(0);
+        if !is_whole || !draws.iter().all(|value| value.is_finite()) {
+            return wrong("the server told draws that are none of this run");
+        }
+        let Some(folder) = self.folder(brings) else { return Ok(()) };
+        if self.effects.is_none() {
+            let Some(law) = self.local.effects(&self.config, agreement)? else {
+                return wrong("the server told draws for effects of groups, and there are none");
+            };
+            self.effects = Some(OwnEffects { law, drawn: Vec::new(), kept: None });
+        }
+        let Some(own) = &mut self.effects else { return Ok(()) };
+        if own.law.is_costly(usize::try_from(of).unwrap_or(usize::MAX)) {
+            warn!(draws = of, "too many to draw the effects of this site's groups unasked");
+            return Ok(());
+        }
+        let known = own.drawn.len();
+        let Some(before) = known.checked_sub(usize::try_from(first).unwrap_or(usize::MAX)) else {
+            return wrong("the server left out draws that come before these");
+        };
+        let new = told.get(before..).unwrap_or_default(); // others were told before
+        own.drawn.extend(own.law.draw(known, new));
+        if own.drawn.len() as u64 == of && own.kept.is_none() {
+            let text = own.law.gathered(&own.drawn, length as usize).csv();
+            let kept =
+                Folder::open(&folder).and_then(|mut f| f.replace(EFFECTS_FILE, text.as_bytes()));
+            match kept {
+                Ok(()) => own.kept = Some(folder.join(EFFECTS_FILE)),
+                Err(error) => warn!(%error, "the effects of this site's groups cannot be kept"),
+            }
+        }
+        Ok(())
     }
 
     /// State what all agree on, under this site's signature where it has one.
@@ -766,6 +843,7 @@ impl Run {
             None => {}
         }
         self.chains = None; // lets go of their folders
+        self.effects = None;
         let early = || SiteError::Disagree("the server decided before all had agreed".into());
         let (agreement, _) = self.agreed.as_ref().ok_or_else(early)?;
         self.check(brings, agreement, Some(&decision), statement)?;
@@ -972,6 +1050,15 @@ fn describe<D: Device>(run: &Run, client: &Client<D>) -> Option<String> {
     })
 }
 
+/// A word as shells read it, whatever is in it.
+fn word_of_shell(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// The seed of this site's own noise in this run: from the operating system, never sent, kept where
 /// there is a folder.
 fn own_seed(folder: Option<&std::path::Path>) -> Result<Seed, SiteError> {
@@ -989,6 +1076,24 @@ fn own_seed(folder: Option<&std::path::Path>) -> Result<Seed, SiteError> {
             let path = folder.join("seed");
             let mut disk = Folder::open(&path).map_err(StoreError::opening(&path))?;
             Ok(private_seed(&mut disk, entropy)?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_with_spaces_are_one_word_of_a_shell() {
+        for (word, quoted) in [
+            ("state-north/effects.csv", "state-north/effects.csv"),
+            ("St. Gallen", "'St. Gallen'"),
+            ("it's mine.csv", r"'it'\''s mine.csv'"),
+            ("$(rm x)", "'$(rm x)'"),
+            ("", "''"),
+        ] {
+            assert_eq!(word_of_shell(word), quoted);
         }
     }
 }

@@ -12,10 +12,11 @@ use common::*;
 use consilience_engine::config::{Config, Source};
 use consilience_engine::data::Table;
 use consilience_engine::data::memory::{Values, table};
-use consilience_engine::loo;
 use consilience_engine::problem::Problem;
 use consilience_engine::session::{Control, Session};
 use consilience_engine::site::Own;
+use consilience_engine::site_effects::{self, EFFECTS_FILE};
+use consilience_net::certs::name_of_site;
 use consilience_net::serve::{ServeOptions, Served};
 use consilience_net::worker::Brings;
 
@@ -343,12 +344,16 @@ fn sites_without_rows_and_rows_without_sites_are_told_what_to_do() {
 
 /// The run of sites that bring their files, and all bytes that were exchanged or that the server
 /// keeps.
+/// Each site keeps its state in a folder of its own.
 fn overheard(files: &Files, target: &str, sampler: &str) -> (Served, Vec<Vec<u8>>) {
     let config = files.config(target, sampler, false);
     let state = files.0.join("server");
     let serving = start(&config, ServeOptions { state: Some(state.clone()), ..options() });
     let (address, tape) = tapped(serving.address);
-    let join = |own| site(own, joining(address));
+    let join = |own: Brings| {
+        let state = Some(files.0.join("state of").join(&own.site));
+        site(Brings { state, ..own }, joining(address))
+    };
     let sites: Vec<_> = files.brings().into_iter().map(join).collect();
     let served = serving.end().unwrap();
     sites.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
@@ -372,7 +377,9 @@ fn tells(bytes: &[u8], number: f64) -> bool {
 }
 
 /// Effects of groups are their site's: neither they nor the names of the groups are on the wire, or
-/// at the server, whether intercepts differ, or slopes.
+/// at the server, whether intercepts differ, or slopes. When the run is over each site has the draws
+/// of its own in its folder; it was told those of what all share for that, in bytes that are counted
+/// in the audit log.
 #[test]
 fn groups_and_their_effects_stay_at_their_site() {
     let wards = |text: &str| {
@@ -391,7 +398,7 @@ fn groups_and_their_effects_stay_at_their_site() {
         let target = format!("formula = \"ill == yes ~ age + {part}\"");
         let run = Session::new(files.config(&target, sampler, true)).unwrap().plan().unwrap();
         let record = run.run(&Default::default(), Control::default()).unwrap().record;
-        let own = loo::effects(&record, "north", None).unwrap();
+        let own = site_effects::effects(&record, "north", None).unwrap();
         assert_eq!(own.groups, ["cardiology", "oncology"]);
         assert_eq!(own.draws.dim(), effects);
         let (served, seen) = overheard(&files, &target, sampler);
@@ -407,6 +414,18 @@ fn groups_and_their_effects_stay_at_their_site() {
                 assert!(!tells(bytes, *effect), "{part}: an effect was told");
             }
         }
+        for site in SITES {
+            let folder = files.0.join("state of").join(site).join(&served.run);
+            let kept = std::fs::read_to_string(folder.join(name_of_site(site)).join(EFFECTS_FILE));
+            let own = site_effects::effects(&record, site, None).unwrap();
+            assert_eq!(kept.unwrap(), own.csv(), "{part}: {site}");
+        }
+        let last = record.draws.rows().last().unwrap()[0];
+        assert!(contains(&seen[0], last.to_string().as_bytes()), "draws are told");
+        let told = served.audit.split_once("\"ToldDraws\":{\"draws\":70,\"bytes\":").unwrap().1;
+        let bytes: usize = told.split('}').next().unwrap().parse().unwrap();
+        let least = record.draws.rows().flatten().map(|x| x.to_string().len()).sum::<usize>();
+        assert!(bytes > least && bytes < 2 * least + 200, "{bytes} bytes, {least} of numbers");
     }
 }
 

@@ -378,7 +378,7 @@ fn strangers_and_other_versions_are_turned_away_at_the_door() {
     let older = refusal(says(Versions { least: 0, most: PROTOCOL.least - 1 }, "east"));
     assert!(older.contains("this site 0 to 4: update the site's consilience"), "{older}");
     let newer = refusal(says(Versions { least: 90, most: 91 }, "east"));
-    assert!(newer.contains("this server speaks protocol 5, this site 90 to 91"), "{newer}");
+    assert!(newer.contains("this server speaks protocol 6, this site 90 to 91"), "{newer}");
     assert!(newer.contains("update the server's consilience"), "{newer}");
     let unnamed = serde_json::json!({ "Hello": { "version": "0.0.0", "site": "east" } });
     let first = refusal(Frame::words(ASIDE, &unnamed));

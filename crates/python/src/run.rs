@@ -12,12 +12,13 @@ use consilience_engine::config::Start;
 use consilience_engine::data::Table;
 use consilience_engine::data::memory::Tables;
 use consilience_engine::draws::Draws;
-use consilience_engine::loo::{Loo, SiteEffects, compare_with, effects_with, loo_with};
+use consilience_engine::loo::{Loo, LooError, compare_with, loo_with};
 use consilience_engine::predict::{Prediction, Predictor};
 use consilience_engine::record::{Record, Statistic};
 use consilience_engine::run::Progress;
 use consilience_engine::rundir;
 use consilience_engine::session::{Control, Session};
+use consilience_engine::site_effects::{SiteEffects, effects_with, keep_effects};
 use numpy::{
     PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray3, PyUntypedArrayMethods,
 };
@@ -178,15 +179,20 @@ impl Run {
         all.collect()
     }
 
-    /// Write a run directory.
-    fn save(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
-        let record = self.whole(py)?;
+    /// Write a run directory; where the rows of these clients or of the config's files are at hand,
+    /// with the effects of each site's groups.
+    fn save(&self, py: Python<'_>, folder: PathBuf, columns: Columns<'_>) -> PyResult<()> {
+        let (record, tables) = (self.whole(py)?, tables(&columns)?);
         let written = py.detach(|| {
             rundir::write(&folder, &record).map_err(|e| Failure::new(Raised::Error, e))?;
             let page = folder.join("report.html");
             let failed =
                 |e: std::io::Error| Failure::new(Raised::Error, format!("{}: {e}", page.display()));
-            std::fs::write(&page, consilience_report::html(&record)).map_err(failed)
+            std::fs::write(&page, consilience_report::html(&record)).map_err(failed)?;
+            match keep_effects(&record, &tables, &folder) {
+                Err(e @ LooError::Unwritten { .. }) => Err(Failure::new(Raised::Error, e)),
+                Err(_) | Ok(_) => Ok(()), // rows that are gone do not matter here
+            }
         });
         Ok(written?)
     }

@@ -250,7 +250,7 @@ pub(crate) fn rows_at(
 }
 
 /// The same where clients of these names have their rows in memory.
-pub(super) fn rows_among(
+pub(crate) fn rows_among(
     record: &Record,
     site: &str,
     file: Option<&Path>,

@@ -19,8 +19,10 @@ use crate::data::{
 use crate::encoding::Encoding;
 use crate::models::Observed;
 use crate::problem::{
-    About, CodedSummary, Complaint, FORMULA, Judged, Kinds, READ, TableFacts, with_computed,
+    About, CodedSummary, Complaint, FORMULA, Judged, Kinds, READ, SiteRows, TableFacts,
+    with_computed,
 };
+use crate::site_effects::EffectsLaw;
 
 /// A site's table, and what its columns are once that is agreed on.
 #[derive(Clone, Debug)]
@@ -147,6 +149,23 @@ impl CodedTable {
         name: &str,
         moments: &Moments,
     ) -> Result<Arc<dyn Model>, String> {
+        let SiteRows { design, rows, .. } = self.rows(name, moments)?;
+        self.own.kind.potential_of(design, rows).map_err(|e| e.to_string())
+    }
+
+    /// The law of the effects of the site's own groups; `None` where the model has none.
+    pub(super) fn effects(
+        &self,
+        name: &str,
+        moments: &Moments,
+        (seed, place, dim): (u64, usize, usize),
+    ) -> Result<Option<EffectsLaw>, String> {
+        let rows = self.rows(name, moments)?;
+        EffectsLaw::new(&*self.own.kind, rows, (seed, place, dim)).map_err(|e| e.to_string())
+    }
+
+    /// The rows, as the moments code them.
+    fn rows(&self, name: &str, moments: &Moments) -> Result<SiteRows, String> {
         let Some((kinds, table)) = &self.coded else {
             return Err("the server did not say of what kinds the columns are".into());
         };
@@ -158,7 +177,8 @@ impl CodedTable {
             offset: rows.offset,
             weights: rows.weights,
         };
-        self.own.kind.potential_of(design, observed).map_err(|e| e.to_string())
+        let group_names = rows.group_names;
+        Ok(SiteRows { name: name.into(), design, rows: observed, group_names })
     }
 }
 
