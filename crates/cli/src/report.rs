@@ -16,7 +16,9 @@ use consilience_engine::privacy::PrivacyReport;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Record, SentRecord};
 use consilience_engine::run::Length;
-use consilience_engine::warnings::{MOST_KHAT, Severity, Warning, khat, longest_stay, summaries};
+use consilience_engine::warnings::{
+    Severity, Warning, khat, longest_stay, summaries, weights_in_words,
+};
 use serde_json::{Value, json};
 
 /// Lines of the table.
@@ -327,16 +329,11 @@ impl<'a> Answer<'a> {
                 both(&|of| bytes((8.0 * of.bytes) as u64)),
             );
         }
-        if let (Some(khat), Some(stay)) = (khat(self.record), longest_stay(self.record)) {
-            let than = if khat > MOST_KHAT {
-                "is too much where weights are large"
-            } else {
-                "would be too much"
-            };
+        let weights = weights_in_words(self.record, &self.summaries);
+        if let (Some(weights), Some(stay)) = (weights, longest_stay(self.record)) {
             let _ = writeln!(
                 text,
-                "Weights of proposals: k-hat {khat:.2} (above {MOST_KHAT} {than}); at most {stay} \
-                 rejections in a row."
+                "Weights of proposals: {weights}; at most {stay} rejections in a row."
             );
         }
         text

@@ -17,8 +17,8 @@ use common::*;
 use consilience_core::compress::{Compressor, Precision};
 use consilience_core::linalg::add_scaled;
 use consilience_core::model::{
-    Design, GroupEffects, Likelihood, Model, PointLoss, Prior, Quadratic, Rows, Spread, Surrogate,
-    Unextended,
+    Design, DrawEffects, GroupEffects, Likelihood, Model, PointLoss, Prior, Quadratic, Rows,
+    Spread, Surrogate, Unextended,
 };
 use consilience_core::protocol::{Event, Task, exchange};
 use consilience_core::rng::{ClientId, Purpose, Seed};

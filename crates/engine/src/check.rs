@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::draws::Draws;
 use crate::loo::{LooError, rows_of};
-use crate::models::{Doubt, Effects, RowAt, RowModel, places};
+use crate::models::{Doubt, Effects, RowAt, RowModel};
 use crate::prior_draws::{PriorError, prior_draws};
 use crate::problem::{Problem, SiteRows};
 use crate::random::Random;
@@ -360,11 +360,7 @@ impl<'a> Question<'a> {
 
     /// What a draw says of the parameters beside the coefficients, as a row needs it.
     fn beside<'d>(&self, site: &SiteView, draw: &'d [f64], row: usize) -> Cow<'d, [f64]> {
-        if self.model.lacking_terms().is_some() {
-            return self.model.beside_at(draw, &site.design, row); // with what it lacks
-        }
-        let beside = self.model.split(draw).1;
-        Cow::Borrowed(&beside[..places(&self.within().beside()).min(beside.len())])
+        self.model.beside_within(draw, &site.design, row)
     }
 
     /// What a site sends of one replicate, and of what the draw explains.

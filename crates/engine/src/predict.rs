@@ -248,10 +248,9 @@ impl<'a> Predictor<'a> {
         self.model.group_by().is_some()
     }
 
-    /// The model given the effects of groups, and so many of the numbers beside that are its own.
-    fn given(&self) -> (&dyn RowModel, usize) {
-        let model = &**self.model.within().unwrap_or(&self.model);
-        (model, places(&model.beside()))
+    /// The model given the effects of groups.
+    fn given(&self) -> &dyn RowModel {
+        &**self.model.within().unwrap_or(&self.model)
     }
 
     /// The effects of a row's group at a draw, where they are known.
@@ -273,14 +272,14 @@ impl<'a> Predictor<'a> {
         if self.known.is_none() {
             return self.model.predicted(design, offset, draw);
         }
-        let ((model, own), beside) = (self.given(), self.model.split(draw).1);
+        let model = self.given();
         let mut predictors = self.model.adjusted_predictors(design, offset, draw);
         for (row, t) in predictors.chunks_exact_mut(model.predictors()).enumerate() {
             match self.effects_of(groups, row, k) {
                 Some(effects) => {
                     let effect = self.model.effect_at(effects, design, row);
                     t.iter_mut().for_each(|t| *t += effect);
-                    model.expect(t, &beside[..own.min(beside.len())]);
+                    model.expect(t, &self.model.beside_within(draw, design, row));
                 }
                 None => self.model.expect(t, &self.model.beside_at(draw, design, row)),
             }
@@ -490,15 +489,14 @@ impl<'a> Predictor<'a> {
         for (k, draw) in self.draws.rows().enumerate() {
             let predictors = self.model.adjusted_predictors(&design, &rows.offset, draw);
             for (row, values) in values.iter_mut().enumerate() {
-                let (beside, t) =
-                    (self.model.beside_at(draw, &design, row), predictors[row * self.outputs()]);
+                let t = predictors[row * self.outputs()];
                 let said = match self.effects_of(&rows.groups, row, k) {
                     Some(effects) => {
-                        let (model, own) = self.given();
-                        model
-                            .levels(t + self.model.effect_at(effects, &design, row), &beside[..own])
+                        let beside = self.model.beside_within(draw, &design, row);
+                        let effect = self.model.effect_at(effects, &design, row);
+                        self.given().levels(t + effect, &beside)
                     }
-                    None => self.model.levels(t, &beside),
+                    None => self.model.levels(t, &self.model.beside_at(draw, &design, row)),
                 };
                 values.resize(said.len(), Vec::new());
                 values.iter_mut().zip(said).for_each(|(values, p)| values.push(p));
@@ -534,7 +532,7 @@ impl<'a> Predictor<'a> {
         let of = |values: &mut Vec<f64>, is_known: bool, beside: &[&[f64]]| {
             let mean = mean(values);
             match is_known {
-                true => self.given().0.scatter(values, beside),
+                true => self.given().scatter(values, beside),
                 false => self.model.scatter(values, beside),
             }
             let (lower, upper) = equal_tailed(values, mass).unwrap_or((f64::NAN, f64::NAN));
@@ -542,12 +540,13 @@ impl<'a> Predictor<'a> {
         };
         let rows = values.chunks_exact_mut(outputs).enumerate();
         rows.map(|(row, values)| {
-            let at = |draw| self.model.beside_at(draw, &design, row);
-            let beside: Vec<Cow<'_, [f64]>> = self.draws.rows().map(at).collect();
             let is_known = self.effects_of(groups, row, 0).is_some();
-            let own = if is_known { self.given().1 } else { usize::MAX };
-            let beside: Vec<&[f64]> =
-                beside.iter().map(|beside| &beside[..own.min(beside.len())]).collect();
+            let at = |draw| match is_known {
+                true => self.model.beside_within(draw, &design, row),
+                false => self.model.beside_at(draw, &design, row),
+            };
+            let beside: Vec<Cow<'_, [f64]>> = self.draws.rows().map(at).collect();
+            let beside: Vec<&[f64]> = beside.iter().map(|beside| &**beside).collect();
             values.iter_mut().map(|values| of(values, is_known, &beside)).collect()
         })
         .collect()

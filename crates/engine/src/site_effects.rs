@@ -212,3 +212,51 @@ fn folder_of(record: &Record, place: usize) -> String {
     let alone = record.sites.iter().filter(|site| same(&site.name)).count() == 1;
     if plain && alone { name.clone() } else { format!("site-{}", place + 1) }
 }
+
+#[cfg(test)]
+mod tests {
+    use consilience_core::model::Design;
+
+    use super::*;
+    use crate::data::GroupBy;
+    use crate::models::{Observed, of_comparison, with_groups};
+
+    fn law(place: usize) -> EffectsLaw {
+        let model = with_groups(&of_comparison(), GroupBy::Column("ward".into()).into()).unwrap();
+        let cells: Vec<f64> = (0..12).flat_map(|k| [1.0, f64::from(k % 5) - 2.0]).collect();
+        let rows = Observed {
+            response: (0..12).map(|k| f64::from(k % 3 / 2)).collect(),
+            groups: (0..12).map(|k| k / 4).collect(),
+            ..Observed::default()
+        };
+        let group_names = vec!["u".into(), "v \"new\"".into(), "w".into()];
+        let design = Design::dense(cells, 2).unwrap();
+        let rows = SiteRows { name: "north".into(), design, rows, group_names };
+        EffectsLaw::new(&*model, rows, (5, place, 3)).unwrap().unwrap()
+    }
+
+    /// All at once, or some now and the others later; those of another site are others.
+    #[test]
+    fn effects_are_the_same_however_draws_come() {
+        let draws: Vec<[f64; 3]> =
+            (0..40).map(|k| [0.1 * f64::from(k % 7), 0.3, 0.5 + 0.02 * f64::from(k)]).collect();
+        let all: Vec<&[f64]> = draws.iter().map(|draw| &draw[..]).collect();
+        let (north, other) = (law(0), law(1));
+        let whole = north.draw(0, &all);
+        let parts = [north.draw(0, &all[..13]), north.draw(13, &all[13..])].concat();
+        assert_eq!(whole, parts);
+        assert_ne!(whole, other.draw(0, &all));
+        let found = north.gathered(&whole, 20);
+        assert_eq!((found.draws.chains(), found.draws.length(), found.draws.dim()), (2, 20, 3));
+        let text = found.csv();
+        assert!(text.starts_with("chain,draw,\"u\",\"v \"\"new\"\"\",\"w\"\n0,0,"), "{text}");
+        assert!(text.lines().nth(21).unwrap().starts_with("1,0,"));
+    }
+
+    #[test]
+    fn many_rows_and_draws_are_not_gone_through_unasked() {
+        let law = law(0);
+        assert!(!law.is_costly(4_000));
+        assert!(law.is_costly(MOST_PAIRS / 12 + 1) && law.is_costly(usize::MAX));
+    }
+}

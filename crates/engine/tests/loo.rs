@@ -12,8 +12,7 @@ use std::path::Path;
 use consilience_engine::config::{Config, Source};
 use consilience_engine::draws::{Draws, Sinks};
 use consilience_engine::loo::{
-    ComparedPart, LooError, LooPart, compare, compare_at, effects, loo, loo_at, merge,
-    merge_compared,
+    ComparedPart, LooError, LooPart, compare, compare_at, loo, loo_at, merge, merge_compared,
 };
 use consilience_engine::plan::Plan;
 use consilience_engine::problem::Problem;
@@ -21,6 +20,7 @@ use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run;
 use consilience_engine::rundir;
 use consilience_engine::session::{Control, Session};
+use consilience_engine::site_effects::effects;
 use published::{data, records};
 
 fn reference(what: &str) -> Vec<f64> {

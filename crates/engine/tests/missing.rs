@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use consilience_core::measure::{Chains, mcse_mean, mcse_sd, sd};
+use consilience_engine::check::check;
 use consilience_engine::config::{Config, ConfigError, Source};
 use consilience_engine::data::memory::{Values, table};
 use consilience_engine::draws::Sinks;
@@ -18,13 +19,17 @@ use consilience_engine::predict::Predictor;
 use consilience_engine::problem::Problem;
 use consilience_engine::record::{Circumstances, Record};
 use consilience_engine::run;
+use consilience_engine::site_effects::effects;
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
 }
 
 fn text(model: &str, formula: &str, more: &str) -> String {
-    let of = if model == "linear" { ", of = { sigma = \"half_normal(2)\" }" } else { "" };
+    let sigma = (model == "linear").then_some("sigma = \"half_normal(2)\"");
+    let effects = formula.contains(" | ").then_some("effects = \"half_student_t(3, 2.5)\"");
+    let of: Vec<&str> = sigma.into_iter().chain(effects).collect();
+    let of = if of.is_empty() { "".into() } else { format!(", of = {{ {} }}", of.join(", ")) };
     format!(
         "seed = 3\n[target]\nmodel = \"{model}\"\nformula = \"{formula}\"\n{more}\
          prior = {{ law = \"normal(0, 2.5)\"{of} }}\n[data]\nfile = \"missing.csv\"\n\
@@ -50,16 +55,23 @@ fn recorded(text: String) -> Record {
 }
 
 /// Means and standard deviations within 4.9 standard errors of both sides: one false alarm in
-/// 10,000 among 41 parameters and their spreads.
+/// 5,000 among 77 parameters and their spreads. In the last two wards have effects.
 #[test]
 fn posteriors_are_those_of_all_missing_values_sampled() {
     let reference = std::fs::read_to_string(data().join("missing_reference.csv")).unwrap();
     let lines: Vec<Vec<&str>> =
         reference.lines().skip(1).map(|line| line.split(',').collect()).collect();
     let mut wrong = Vec::new();
-    for (model, response) in [("linear", "pain"), ("logistic", "ill"), ("poisson", "visits")] {
-        let formula = format!("{response} ~ age + mi(dose) + male + mi(weight)");
+    for (model, response, groups) in [
+        ("linear", "pain", ""),
+        ("logistic", "ill", ""),
+        ("poisson", "visits", ""),
+        ("linear", "ache", " + (1 | ward)"),
+        ("logistic", "sick", " + (1 | ward)"),
+    ] {
+        let formula = format!("{response} ~ age + mi(dose) + male + mi(weight){groups}");
         let record = recorded(text(model, &formula, ""));
+        let model = if groups.is_empty() { model.into() } else { format!("{model}; wards") };
         let rows: Vec<&Vec<&str>> = lines.iter().filter(|line| line[0] == model).collect();
         let names: Vec<&str> = rows.iter().map(|line| line[1]).collect();
         assert_eq!(record.parameters, names, "{model}");
@@ -148,6 +160,65 @@ fn what_is_missing_in_new_rows_is_integrated_over() {
     assert!(found.unit == "rows" && elpd < 0.0 && elpd > 140.0 * 0.1f64.ln(), "{found:?}");
 }
 
+/// Effects of groups stand beside what is integrated over: a site draws its own, rows of its wards
+/// are predicted by them, checks draw responses by both, and wards are left out one by one.
+#[test]
+fn effects_of_groups_go_with_values_that_are_missing() {
+    let walk = "[sampler]\nname = \"lmc\"\nstep = 1e-3\n[run]\nchains = 2\n";
+    let formula = "sick ~ age + mi(dose) + (1 | ward)";
+    let walked = text("logistic", formula, "")
+        .replace("[run]\n", walk)
+        .replace("effective_draws = 800", "iterations = 150\nburn_in = 10");
+    let record = recorded(walked);
+    let names = ["intercept", "dose", "age", "sd(1 | ward)", "dose ~ 1", "dose ~ age", "sd(dose)"];
+    assert_eq!(record.parameters, names);
+    let encoding = record.encoding.as_ref().unwrap();
+    let model = kept::read(&kept::write(&**encoding.model())).unwrap();
+    assert_eq!(*model, **encoding.model());
+    assert_eq!((model.nuisance(7), model.dim(3)), (3, 7));
+    let own = effects(&record, "north", None).unwrap();
+    assert_eq!((own.groups[0].as_str(), own.names.len()), ("w0", 6));
+    let new = |ward: &str| {
+        let number = |x: f64| Values::Numbers(vec![x].into());
+        let words = Values::Words(vec![Some(ward.to_owned())]);
+        let dose = number(f64::NAN);
+        let columns = vec![("age".into(), number(60.0)), ("dose".into(), dose)];
+        table("x", columns.into_iter().chain([("ward".into(), words)]).collect()).unwrap()
+    };
+    let predictor = Predictor::new(&record).unwrap();
+    let unseen = predictor.predict(&predictor.rows(&new("w3"), None).unwrap(), 0.89);
+    let known = predictor.of_site(&record, "north", None).unwrap();
+    let rows = known.rows(&new("w3"), None).unwrap();
+    let found = known.predict(&rows, 0.89);
+    let cells = encoding.encode(&new("w3"), None).unwrap().cells;
+    let age = cells[2];
+    // over a grid: the effect is drawn, or as wide as its law
+    let mean_over = |t: f64, sd: f64| {
+        let (mut p, steps) = (0.0, 4000);
+        for k in 0..steps {
+            let u = -8.0 + 16.0 * (f64::from(k) + 0.5) / f64::from(steps);
+            let density = (-0.5 * u * u).exp() / std::f64::consts::TAU.sqrt();
+            p += 16.0 / f64::from(steps) * density / (1.0 + (-(t + sd * u)).exp());
+        }
+        p
+    };
+    let (mut given, mut new, mut draws) = (0.0, 0.0, 0.0);
+    for (draw, effects) in record.draws.rows().zip(own.draws.rows()) {
+        let [b0, dose, of_age, tau, a, a_age, s] = draw[..] else { panic!() };
+        let t = b0 + of_age * age + dose * (a + a_age * age);
+        given += mean_over(t + effects[3], dose * s);
+        new += mean_over(t, (dose * s).hypot(tau));
+        draws += 1.0;
+    }
+    assert!((found[0][0].mean - given / draws).abs() < 1e-6, "{}", found[0][0].mean);
+    assert!((unseen[0][0].mean - new / draws).abs() < 1e-4, "{}", unseen[0][0].mean);
+    assert!((given - new).abs() > 0.01 * draws);
+    let left_out = loo(&record).unwrap();
+    assert_eq!((left_out.unit, left_out.total.rows), ("groups", 6 + 10 + 5));
+    let checked = check(&record).unwrap();
+    assert!(checked.rows == 140 && !checked.statistics.is_empty());
+}
+
 /// The named ways: marked, imputed alone, refused.
 #[test]
 fn other_ways_have_names() {
@@ -170,7 +241,12 @@ fn other_ways_have_names() {
 #[test]
 fn what_cannot_be_integrated_is_refused_by_name() {
     for (model, formula, more, parts) in [
-        ("linear", "pain ~ mi(dose) + (1 | site)", "", &["effects of groups", "mi( )"][..]),
+        (
+            "linear",
+            "pain ~ age + mi(dose) + (age | ward)",
+            "",
+            &["mi( ) goes with (1 | group)", "slopes that differ"][..],
+        ),
         ("linear", "pain ~ mi(dose) + weights(age)", "", &["weights(age)", "imputed"]),
         ("linear", "pain ~ mi(dose)", "standardise = false\n", &["standardise = false"]),
         (

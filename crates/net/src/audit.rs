@@ -89,7 +89,7 @@ pub enum Happened {
         order: String,
     },
     /// Every site was told the draws, to draw the effects of its own groups.
-    ToldDraws {
+    Told {
         /// How many.
         draws: u64,
         /// In how many bytes for each site.
@@ -116,7 +116,7 @@ impl fmt::Display for Happened {
             Happened::Blocked { site, why } => write!(f, "{site} blocked the run: {why}"),
             Happened::Alarm { says, .. } => write!(f, "alarm: {says}"),
             Happened::Ordered { order } => write!(f, "ordered: {order}"),
-            Happened::ToldDraws { draws, bytes } => {
+            Happened::Told { draws, bytes } => {
                 write!(f, "every site was told the {draws} draws, in {bytes} bytes")
             }
             Happened::Ended { early: false } => f.write_str("the chains came to their end"),
@@ -347,7 +347,7 @@ impl Audit {
                 }
                 format!("{happened:?}")
             }
-            Happened::Agreed { .. } | Happened::ToldDraws { .. } | Happened::Ended { .. } => {
+            Happened::Agreed { .. } | Happened::Told { .. } | Happened::Ended { .. } => {
                 format!("{happened:?}")
             }
         };

@@ -946,7 +946,7 @@ fn tell_draws(
         first += part.len() as u64;
     }
     info!(draws = of, bytes, "every site was told the draws, and draws its own effects");
-    status.note(Happened::ToldDraws { draws: of, bytes });
+    status.note(Happened::Told { draws: of, bytes });
     Ok(())
 }
 

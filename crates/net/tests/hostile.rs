@@ -376,7 +376,7 @@ fn strangers_and_other_versions_are_turned_away_at_the_door() {
             .contains("no site \"west\": its sites are north, east, the south")
     );
     let older = refusal(says(Versions { least: 0, most: PROTOCOL.least - 1 }, "east"));
-    assert!(older.contains("this site 0 to 4: update the site's consilience"), "{older}");
+    assert!(older.contains("this site 0 to 5: update the site's consilience"), "{older}");
     let newer = refusal(says(Versions { least: 90, most: 91 }, "east"));
     assert!(newer.contains("this server speaks protocol 6, this site 90 to 91"), "{newer}");
     assert!(newer.contains("update the server's consilience"), "{newer}");

@@ -4,7 +4,7 @@ use consilience_engine::foretold::foretold_and_actual;
 use consilience_engine::halved::Halved;
 use consilience_engine::plan::{Candidate, Choice};
 use consilience_engine::record::Record;
-use consilience_engine::warnings::{khat, longest_stay, summaries};
+use consilience_engine::warnings::{longest_stay, summaries, weights_in_words};
 use maud::{Markup, html};
 
 use crate::candidates;
@@ -93,9 +93,8 @@ fn chosen(record: &Record, choice: &Choice) -> Markup {
             @if let Some(scale) = &choice.nodes {
                 " How widely they were spread depended on " (scale) ", by nodes along its \
                  logarithm." }
-            @if let Some(khat) = khat(record) {
-                " The tail of their weights has k-hat " (decimals(khat, 2)) "; above 0.7 draws \
-                 are not relied on unless all weights are small." }
+            @if let Some(weights) = weights_in_words(record, &drawn) {
+                " Their weights: " (weights) "." }
             @if let Some(stay) = longest_stay(record) {
                 " The longest run of rejections has " (count(stay)) "." }
         }

@@ -13,16 +13,26 @@ const PRIOR_OBSERVATIONS: f64 = 10.0;
 const PRIOR_SCALE: f64 = 3.0;
 /// Fewer weights in the tail than this say nothing.
 const LEAST: usize = 5;
+/// Weights that differ by no more than this part of the largest are alike.
+const ALIKE: f64 = 1e-12;
 
 /// The shape `k` of the tail of weights, given by their logarithms (up to a constant): infinite
-/// where too few weights differ, NaN where one of them is.
+/// where too few weights are above the rest to say, NaN where one of them is. Where the largest are
+/// all alike there is no tail: -1, which is that of an even law.
 pub fn pareto_k(log_weights: &[f64]) -> f64 {
     if log_weights.iter().any(|w| w.is_nan()) {
         return f64::NAN;
     }
     let mut sorted = log_weights.to_vec();
     sorted.sort_by(f64::total_cmp);
-    Tail::of(&sorted, 1.0).map_or(f64::INFINITY, |tail| shape(&tail.above).0)
+    let ends = cut(sorted.len(), 1.0).zip(sorted.last());
+    if ends.is_some_and(|(cut, last)| last.is_finite() && last - sorted[cut] <= ALIKE) {
+        return -1.0;
+    }
+    let Some(mut tail) = Tail::of(&sorted, 1.0) else { return f64::INFINITY };
+    // what is above the rest by no more than rounding is not above it
+    tail.above.retain(|x| *x > ALIKE);
+    if tail.above.len() < LEAST { f64::INFINITY } else { shape(&tail.above).0 }
 }
 
 /// What part of the whole weight is expected where weights are larger than any of half as many:
@@ -92,6 +102,12 @@ pub fn log_sum(logs: &[f64]) -> f64 {
     most + ln(logs.iter().map(|log| exp(log - most)).sum())
 }
 
+/// Which of so many weights in ascending order is the last below the tail.
+fn cut(n: usize, efficiency: f64) -> Option<usize> {
+    let count = (0.2 * n as f64).min(3.0 * (n as f64 / efficiency).sqrt()).ceil() as usize;
+    n.checked_sub(count + 1)
+}
+
 /// The largest weights, on a scale on which the largest of all is 1.
 struct Tail {
     /// The largest weight that is not among them.
@@ -103,10 +119,8 @@ struct Tail {
 impl Tail {
     /// Of the logarithms of weights in ascending order; `None` where too few differ.
     fn of(sorted: &[f64], efficiency: f64) -> Option<Tail> {
-        let n = sorted.len();
         let largest = sorted.last().copied().filter(|w| w.is_finite())?;
-        let count = (0.2 * n as f64).min(3.0 * (n as f64 / efficiency).sqrt()).ceil() as usize;
-        let cut = n.checked_sub(count + 1)?;
+        let cut = cut(sorted.len(), efficiency)?;
         // Weights that underflow are no tail.
         let cutoff = (sorted[cut] - largest).max(ln(f64::MIN_POSITIVE));
         let base = exp(cutoff);
@@ -159,6 +173,24 @@ mod tests {
     fn uniforms(n: usize) -> Vec<f64> {
         let mut stream = Seed::new(5).stream(Purpose::Data, ClientId(0), 0);
         (0..n).map(|_| stream.uniform().max(1e-12)).collect()
+    }
+
+    /// Few distinct values: no tail where the largest are alike, however rounding spreads them;
+    /// where fewer than five are above the rest nobody knows.
+    #[test]
+    fn weights_with_ties_are_no_heavy_tail() {
+        let of = |value: fn(usize) -> f64| pareto_k(&(0..4000).map(value).collect::<Vec<_>>());
+        assert_eq!(of(|_| 0.3), -1.0);
+        assert_eq!(of(|k| if k % 3 == 0 { 0.0 } else { -1.0 }), -1.0);
+        assert_eq!(of(|k| 1e-15 * (k % 7) as f64), -1.0);
+        // a hundred on each of five values above the rest, which differ by rounding alone
+        let steps = of(|k| match k {
+            0..100 => -0.1 * (k % 5) as f64,
+            _ => -3.0 + 1e-15 * (k % 11) as f64,
+        });
+        assert!(steps < 0.7, "{steps}");
+        assert_eq!(of(|k| if k < 3 { 5.0 } else { 0.0 }), f64::INFINITY);
+        assert!(of(|k| if k == 7 { f64::NAN } else { 0.0 }).is_nan());
     }
 
     /// Weights `u^-k` have a Pareto tail of shape `k`. The error of an estimate from 600 weights

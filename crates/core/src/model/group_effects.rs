@@ -12,7 +12,7 @@
 //!
 //! is a function of what all sites share: no effect is sampled, kept or sent. What a site wants to
 //! know of its own groups it draws from their law given the draws of the posterior
-//! ([`GroupEffects::draw`]): pairs of both have the law of the whole model.
+//! ([`DrawEffects`]): pairs of both have the law of the whole model.
 //!
 //! | what varies | `e` | `c_j` |
 //! |---|---|---|
@@ -63,6 +63,16 @@ const MOST_OF_EFFECTS: usize = 3;
 const TOGETHER: usize = 16;
 /// A number for each of these.
 type Block = [f64; TOGETHER];
+
+/// Rows in groups whose effects are integrated out, and can be drawn given what all share.
+pub trait DrawEffects: Send + Sync {
+    /// How many effects a group has.
+    fn effects(&self) -> usize;
+
+    /// The effects of all groups, on the scale of the linear predictor: drawn from their law given
+    /// the parameters; those of a group stand side by side.
+    fn draw(&self, x: &[f64], stream: &mut Stream) -> Vec<f64>;
+}
 
 /// What differs between groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +155,17 @@ impl Varying {
             Varying::Independent | Varying::Correlated => [at(0.0), at(1.0) - at(0.0)],
         }
     }
+}
+
+/// The rows, group by group, and where groups begin among these, and where the last ends.
+pub(super) fn in_groups(group_of: &[u32]) -> (Vec<u32>, Vec<usize>) {
+    let groups = group_of.iter().max().map_or(0, |last| *last as usize + 1);
+    let mut starts = vec![0; groups + 1];
+    group_of.iter().for_each(|group| starts[*group as usize + 1] += 1);
+    (0..groups).for_each(|group| starts[group + 1] += starts[group]);
+    let mut order: Vec<u32> = (0..group_of.len() as u32).collect();
+    order.sort_by_key(|row| group_of[*row as usize]); // stable: rows stay in ascending order
+    (order, starts)
 }
 
 /// `sqrt(1 - rho^2)`.
@@ -282,12 +303,7 @@ impl<L: ExtendedLoss + 'static> GroupEffects<L> {
             let allowed = loss.responses().into();
             return Err(DataError::Label { row, label: response[row], allowed });
         }
-        let groups = group_of.iter().max().map_or(0, |last| *last as usize + 1);
-        let mut starts = vec![0; groups + 1];
-        group_of.iter().for_each(|group| starts[*group as usize + 1] += 1);
-        (0..groups).for_each(|group| starts[group + 1] += starts[group]);
-        let mut order: Vec<u32> = (0..design.rows() as u32).collect();
-        order.sort_by_key(|row| group_of[*row as usize]); // stable: rows stay in ascending order
+        let (order, starts) = in_groups(group_of);
         let (beside, adjustment) = (0, Adjustment::default());
         let (transforms, varying, along) = (Transforms::default(), Varying::Intercept, Vec::new());
         let model = GroupEffects {
@@ -330,11 +346,6 @@ impl<L: ExtendedLoss + 'static> GroupEffects<L> {
     pub fn adjusted(self, adjustment: Adjustment) -> Result<Self, DataError> {
         adjustment.check(self.design.rows())?;
         Ok(GroupEffects { adjustment, ..self })
-    }
-
-    /// How many effects a group has.
-    pub fn effects(&self) -> usize {
-        self.varying.effects()
     }
 
     /// The value of the column along which slopes vary.
@@ -643,13 +654,18 @@ impl<L: ExtendedLoss + 'static> GroupEffects<L> {
             }
         }
     }
+}
 
-    /// The effects of all groups, on the scale of the linear predictor: drawn from their law given
-    /// the parameters; those of a group stand side by side. A point of the law is drawn, and a
-    /// triangle of the points' spacing is laid around it. On a line this widens the law's variance
-    /// by less than a thousandth; in a plane, where points are farther apart, what is drawn is
-    /// drawn towards the mean so that variances are those of the law.
-    pub fn draw(&self, x: &[f64], stream: &mut Stream) -> Vec<f64> {
+impl<L: ExtendedLoss + 'static> DrawEffects for GroupEffects<L> {
+    fn effects(&self) -> usize {
+        self.varying.effects()
+    }
+
+    /// A point of the law is drawn, and a triangle of the points' spacing is laid around it. On a
+    /// line this widens the law's variance by less than a thousandth; in a plane, where points are
+    /// farther apart, what is drawn is drawn towards the mean so that variances are those of the
+    /// law.
+    fn draw(&self, x: &[f64], stream: &mut Stream) -> Vec<f64> {
         const FINER: usize = 12;
         let points = self.most_points(FINER);
         let mut scratch = vec![0.0; self.places(points)];

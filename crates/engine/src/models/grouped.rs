@@ -68,6 +68,30 @@ impl Grouped {
     }
 }
 
+impl Grouped {
+    /// Rows with the effects of their groups integrated out.
+    fn in_groups(
+        &self,
+        design: Design,
+        rows: Observed,
+    ) -> Result<Option<GroupEffects<Arc<dyn ExtendedLoss>>>, DataError> {
+        let Some(loss) = self.inner.loss() else { return Ok(None) };
+        let (response, mut groups, adjustment) = rows.into_parts()?;
+        if groups.is_empty() {
+            groups = vec![0; response.len()];
+        }
+        let along = self.term.slope.as_ref().map(|slope| {
+            (0..design.rows()).map(|row| design.cell(row, slope.place)).collect::<Vec<f64>>()
+        });
+        let model = GroupEffects::new(design, response, loss, &groups)?;
+        let model = match along {
+            Some(along) => model.varying(self.varying(), along)?,
+            None => model,
+        };
+        Ok(Some(model.adjusted(adjustment)?))
+    }
+}
+
 impl RowModel for Grouped {
     fn row(&self) -> &'static ModelRow {
         self.inner.row()
@@ -164,27 +188,15 @@ impl RowModel for Grouped {
     }
 
     fn potential_of(&self, design: Design, rows: Observed) -> Result<Arc<dyn Model>, DataError> {
-        match self.effects(design.clone(), rows.clone())? {
+        match self.in_groups(design.clone(), rows.clone())? {
             Some(model) => Ok(Arc::new(model)),
             None => self.inner.potential_of(design, rows), // never made so
         }
     }
 
     fn effects(&self, design: Design, rows: Observed) -> Result<Option<Effects>, DataError> {
-        let Some(loss) = self.inner.loss() else { return Ok(None) };
-        let (response, mut groups, adjustment) = rows.into_parts()?;
-        if groups.is_empty() {
-            groups = vec![0; response.len()];
-        }
-        let along = self.term.slope.as_ref().map(|slope| {
-            (0..design.rows()).map(|row| design.cell(row, slope.place)).collect::<Vec<f64>>()
-        });
-        let model = GroupEffects::new(design, response, loss, &groups)?;
-        let model = match along {
-            Some(along) => model.varying(self.varying(), along)?,
-            None => model,
-        };
-        Ok(Some(model.adjusted(adjustment)?))
+        let boxed = |model| Box::new(model) as Effects;
+        Ok(self.in_groups(design, rows)?.map(boxed))
     }
 
     fn effect_at(&self, effects: &[f64], design: &Design, row: usize) -> f64 {

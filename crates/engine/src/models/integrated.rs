@@ -1,8 +1,9 @@
 //! Give columns that lack values a law, and integrate what is missing out: `mi(chol)`.
 //!
-//! Given the columns that are complete, each is normal and independent of the others. What its law
-//! has for parameters is sampled with those of the model, so that the posterior knows how little is
-//! known of a value that is missing; the value itself is nobody's parameter.
+//! Given the columns that are complete they are jointly normal: each is given those before it. What
+//! their laws have for parameters is sampled with those of the model, so that the posterior knows
+//! how little is known of a value that is missing; the value itself is nobody's parameter. Effects
+//! of groups may stand beside: `mi(chol) + (1 | site)`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,8 +16,10 @@ use consilience_core::model::{
 use consilience_core::simd::{exp, ln};
 use serde_json::{Value, json};
 
-use super::{Beside, Doubt, ModelRow, Observed, Predicts, RowAt, RowModel, averaged, kept, places};
-use crate::data::LackingTerms;
+use super::{
+    Beside, Doubt, Effects, ModelRow, Observed, Predicts, RowAt, RowModel, averaged, kept, places,
+};
+use crate::data::{GroupBy, LackingTerms};
 use crate::random::Random;
 
 /// A model some of whose columns lack values.
@@ -24,6 +27,8 @@ use crate::random::Random;
 pub struct Integrated {
     inner: Arc<dyn RowModel>,
     terms: LackingTerms,
+    /// The same given the effects of groups, where there are such.
+    within: Option<Arc<dyn RowModel>>,
 }
 
 /// What priors call the coefficients of the laws of columns.
@@ -35,14 +40,51 @@ impl Integrated {
     /// This model with a law of these columns; what is wrong where it cannot have such.
     pub fn new(inner: &Arc<dyn RowModel>, mut terms: LackingTerms) -> Result<Self, String> {
         let title = inner.row().title;
-        if inner.group_by().is_some() {
-            return Err("effects of groups and mi( ) do not go together".into());
+        if inner.slope_by().is_some() {
+            return Err(
+                "mi( ) goes with (1 | group), not with slopes that differ between groups".into()
+            );
         }
-        if inner.loss().is_none() || inner.predictors() != 1 {
+        let base = inner.within().unwrap_or(inner);
+        if base.loss().is_none() || base.predictors() != 1 {
             return Err(format!("{title} has no mi( )"));
         }
+        let (found, most) = (terms.columns.len(), Lacking::MOST);
+        if found > most {
+            return Err(format!("mi( ) of {found} columns, and at most {most} can be had"));
+        }
         terms.ones &= inner.takes_intercept(); // cut points are its intercepts
-        Ok(Integrated { inner: Arc::clone(inner), terms })
+        let within = match inner.within() {
+            Some(base) => {
+                Some(Arc::new(Integrated::new(base, terms.clone())?) as Arc<dyn RowModel>)
+            }
+            None => None,
+        };
+        Ok(Integrated { inner: Arc::clone(inner), terms, within })
+    }
+
+    /// The model without effects of groups.
+    fn base(&self) -> &Arc<dyn RowModel> {
+        self.inner.within().unwrap_or(&self.inner)
+    }
+
+    /// Rows with what they lack integrated out, and the effects of their groups.
+    fn incomplete(
+        &self,
+        design: &Design,
+        rows: Observed,
+    ) -> Result<Incomplete<Arc<dyn ExtendedLoss>>, DataError> {
+        let Some(loss) = self.base().loss().filter(|_| rows.weights.is_empty()) else {
+            return Err(DataError::Adjusted { model: self.row().title });
+        };
+        let count = rows.response.len();
+        let model = Incomplete::new(design, rows.response, loss, self.lacking())?;
+        let model = model.offset(rows.offset)?;
+        match self.group_by() {
+            None => Ok(model),
+            Some(_) if rows.groups.is_empty() => model.grouped(&vec![0; count]),
+            Some(_) => model.grouped(&rows.groups),
+        }
     }
 
     fn lacking(&self) -> Lacking {
@@ -60,12 +102,6 @@ impl Integrated {
         let (coefficients, beside) = draw.split_at(columns.min(draw.len()));
         let (own, laws) = beside.split_at(self.own().min(beside.len()));
         (coefficients, own, laws)
-    }
-
-    /// Columns of a row that are missing.
-    fn missing<'a>(&self, design: &'a Design, row: usize) -> impl Iterator<Item = usize> + 'a {
-        let Lacking { first, count } = self.lacking();
-        (0..count).filter(move |j| design.cell(row, first + j) == ABSENT)
     }
 
     /// The model's own parameters, and the standard deviation of what is missing in a row, which
@@ -116,7 +152,7 @@ impl RowModel for Integrated {
 
     fn statement(&self) -> String {
         format!(
-            "{}; given the other columns, {} normal and independent, also where missing",
+            "{}; given the other columns, {} jointly normal, also where missing",
             self.inner.statement(),
             self.terms.columns.join(", ")
         )
@@ -196,21 +232,50 @@ impl RowModel for Integrated {
         let lacking = self.lacking();
         let known = |row: usize| {
             let cell = |(k, x): (usize, &f64)| match design.cell(row, k) {
-                ABSENT => x * lacking.mean(design, row, laws, k - lacking.first),
+                ABSENT => 0.0,
                 cell => x * cell,
             };
-            coefficients.iter().enumerate().map(cell).sum()
+            let known: f64 = coefficients.iter().enumerate().map(cell).sum();
+            known + lacking.adds(design, row, coefficients, laws)[0]
         };
         (0..design.rows()).map(known).collect()
     }
 
     fn beside_at<'d>(&self, draw: &'d [f64], design: &Design, row: usize) -> Cow<'d, [f64]> {
         let (coefficients, own, laws) = self.parts(draw);
-        let lacking = self.lacking();
-        let along =
-            |j: usize| coefficients[lacking.first + j] * lacking.sd(design.columns(), laws, j);
-        let variance: f64 = self.missing(design, row).map(|j| along(j) * along(j)).sum();
-        Cow::Owned([own, &[variance.sqrt()]].concat())
+        let [_, sd] = self.lacking().adds(design, row, coefficients, laws);
+        Cow::Owned([own, &[sd]].concat())
+    }
+
+    fn beside_within<'d>(&self, draw: &'d [f64], design: &Design, row: usize) -> Cow<'d, [f64]> {
+        let (coefficients, own, laws) = self.parts(draw);
+        let [_, sd] = self.lacking().adds(design, row, coefficients, laws);
+        let own = &own[..places(&self.base().beside()).min(own.len())];
+        Cow::Owned([own, &[sd]].concat())
+    }
+
+    fn group_by(&self) -> Option<&GroupBy> {
+        self.inner.group_by()
+    }
+
+    fn within(&self) -> Option<&Arc<dyn RowModel>> {
+        self.within.as_ref()
+    }
+
+    fn effects(&self, design: Design, rows: Observed) -> Result<Option<Effects>, DataError> {
+        if self.group_by().is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(self.incomplete(&design, rows)?)))
+    }
+
+    fn effect_at(&self, effects: &[f64], design: &Design, row: usize) -> f64 {
+        self.inner.effect_at(effects, design, row)
+    }
+
+    fn new_effects(&self, draw: &[f64], random: &mut Random) -> Vec<f64> {
+        let laws = self.nuisance(draw.len()).min(draw.len());
+        self.inner.new_effects(&draw[..draw.len() - laws], random)
     }
 
     fn potential(&self, design: Design, response: Vec<f64>) -> Result<Arc<dyn Model>, DataError> {
@@ -218,11 +283,7 @@ impl RowModel for Integrated {
     }
 
     fn potential_of(&self, design: Design, rows: Observed) -> Result<Arc<dyn Model>, DataError> {
-        let Some(loss) = self.inner.loss().filter(|_| rows.weights.is_empty()) else {
-            return Err(DataError::Adjusted { model: self.row().title });
-        };
-        let model = Incomplete::new(&design, rows.response, loss, self.lacking())?;
-        Ok(Arc::new(model.offset(rows.offset)?))
+        Ok(Arc::new(self.incomplete(&design, rows)?))
     }
 
     fn parameters(&self, columns: &[String], classes: Option<&[String]>) -> Vec<String> {
@@ -325,12 +386,14 @@ impl Integrated {
     fn law_names(&self, columns: &[String]) -> (Vec<String>, Vec<String>) {
         let Lacking { first, count } = self.lacking();
         let given = columns.get(first + count..).unwrap_or_default();
-        let law = |name: &String| {
+        let names = &self.terms.columns;
+        let law = |(k, name): (usize, &String)| {
             let one = std::iter::once(format!("{name} ~ 1"));
-            one.chain(given.iter().map(move |z| format!("{name} ~ {z}"))).collect::<Vec<_>>()
+            let others = given.iter().chain(&names[..k]);
+            one.chain(others.map(move |z| format!("{name} ~ {z}"))).collect::<Vec<_>>()
         };
         let deviation = |name: &String| format!("sd({name})");
-        let names = &self.terms.columns;
-        (names.iter().flat_map(law).collect(), names.iter().map(deviation).collect())
+        let laws = names.iter().enumerate().flat_map(law).collect();
+        (laws, names.iter().map(deviation).collect())
     }
 }

@@ -29,15 +29,18 @@ pub fn read(value: &Value) -> Result<Arc<dyn RowModel>, String> {
     let line = |(key, value): (&String, &Value)| format!("{key} = {}\n", inline(value));
     let text: String = settings.iter().map(line).collect();
     let model = from_settings(&text).map_err(|e| format!("{}: {}", e.field, e.problem))?;
-    if let Some(lacking) = lacking {
-        let terms = serde_json::from_value(lacking).map_err(|e| e.to_string())?;
-        return with_missing(&model, terms);
-    }
-    match groups {
-        Some(Value::String(name)) => with_groups(&model, GroupBy::of(&name).into()),
+    let model = match groups {
+        Some(Value::String(name)) => with_groups(&model, GroupBy::of(&name).into())?,
         Some(other) => {
             let term: GroupTerm = serde_json::from_value(other).map_err(|e| e.to_string())?;
-            with_groups(&model, term)
+            with_groups(&model, term)?
+        }
+        None => model,
+    };
+    match lacking {
+        Some(lacking) => {
+            let terms = serde_json::from_value(lacking).map_err(|e| e.to_string())?;
+            with_missing(&model, terms)
         }
         None => Ok(model),
     }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use consilience_core::error::DataError;
 use consilience_core::model::net::NetPlan;
 use consilience_core::model::{
-    Adjustment, Design, Extended, ExtendedLoss, GAUSS_HERMITE, GroupEffects, Law, Model, Transform,
+    Adjustment, Design, DrawEffects, Extended, ExtendedLoss, GAUSS_HERMITE, Law, Model, Transform,
     Transforms,
 };
 use consilience_core::privacy::Released;
@@ -275,7 +275,7 @@ pub enum Doubt {
 }
 
 /// Rows in groups whose effects are integrated out.
-pub type Effects = GroupEffects<Arc<dyn ExtendedLoss>>;
+pub type Effects = Box<dyn DrawEffects>;
 
 /// A model of rows with its settings.
 pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
@@ -533,6 +533,14 @@ pub trait RowModel: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
         None
     }
 
+    /// What stands beside the coefficients, as a row needs it for the model given the effects of
+    /// its group ([`RowModel::within`]).
+    fn beside_within<'d>(&self, draw: &'d [f64], _: &Design, _row: usize) -> Cow<'d, [f64]> {
+        let (beside, within) = (self.split(draw).1, self.within());
+        let own = within.map_or(beside.len(), |model| places(&model.beside()));
+        Cow::Borrowed(&beside[..own.min(beside.len())])
+    }
+
     /// Draw a new response of a row; where times are censored, the events that there would be until
     /// the row was last seen, if they could come again. `false`: there is no law to draw from.
     fn replicate(&self, at: RowAt<'_>, random: &mut Random, into: &mut Vec<f64>) -> bool {
@@ -710,7 +718,7 @@ pub(crate) fn places(beside: &[Beside]) -> usize {
 
 /// Where the standard deviations of effects stand among so many parameters of a model.
 pub(crate) fn scales(model: &dyn RowModel, dim: usize) -> Vec<usize> {
-    let beside = model.beside();
+    let beside = model.beside_of(dim);
     let groups = beside.iter().flat_map(|of| of.names.iter().map(move |_| of.group));
     let first = dim.saturating_sub(places(&beside));
     let is_scale = |(_, group): &(usize, &str)| *group == grouped::EFFECTS;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 pub use draws::{LEAST_ESS, MOST_RHAT, clipped, of_draws, summaries};
 pub(crate) use weights::{LOG_WEIGHT, WeightTail};
-pub use weights::{MOST_KHAT, khat, longest_stay};
+pub use weights::{MOST_KHAT, khat, longest_stay, weights_in_words};
 
 /// How much a warning matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

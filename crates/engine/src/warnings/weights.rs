@@ -59,10 +59,30 @@ impl WeightTail {
         })
     }
 
+    /// What a reader should make of it, by so many effective draws.
+    fn in_words(self, effective: f64) -> String {
+        let WeightTail { khat, unseen } = self;
+        let part = 100.0 * unseen;
+        if khat <= MOST_KHAT {
+            return format!("k-hat {khat:.2}, no heavy tail (that begins at {MOST_KHAT})");
+        }
+        match self.trouble(effective) {
+            None => format!(
+                "k-hat {khat:.2}: a heavy tail of weights that are too small to matter (about \
+                 {part:.2}% of the posterior may lie where no proposal has been, which shifts no \
+                 mean by its standard error)"
+            ),
+            Some(_) => format!(
+                "k-hat {khat:.2}, too heavy a tail to be relied on ({part:.1}% of the posterior \
+                 may lie where no proposal has been)"
+            ),
+        }
+    }
+
     /// Whether what so many effective draws may have missed shifts no mean by more than its
     /// standard error.
     fn is_small(self, effective: f64) -> bool {
-        self.khat.is_finite() && AWAY * self.unseen * effective.max(1.0).sqrt() <= 1.0
+        AWAY * self.unseen * effective.max(1.0).sqrt() <= 1.0
     }
 }
 
@@ -74,6 +94,13 @@ fn tail(record: &Record) -> Option<WeightTail> {
 /// The tail of the weights of all proposals of a record, where it has weights.
 pub fn khat(record: &Record) -> Option<f64> {
     tail(record).map(|tail| tail.khat)
+}
+
+/// What a reader should make of the tail of the weights of all proposals, where a record has
+/// weights.
+pub fn weights_in_words(record: &Record, summaries: &[Option<Summary>]) -> Option<String> {
+    let tail = tail(record)?;
+    Some(tail.in_words(least_draws(summaries).unwrap_or(f64::INFINITY)))
 }
 
 /// The warning of a heavy tail; a note where it is too little to matter.
@@ -160,6 +187,10 @@ mod tests {
         // what is no more than a standard error of few draws is more than that of many
         assert!(light.trouble(1e7).is_some(), "{light:?}");
         assert!(WeightTail::none().trouble(0.0).is_some());
+        let words = |tail: WeightTail| tail.in_words(2000.0);
+        assert!(words(light).contains("too small to matter"), "{}", words(light));
+        assert!(words(heavy).contains("too heavy a tail"), "{}", words(heavy));
+        assert!(words(WeightTail::of(&[0.0; 99])).contains("-1.00, no heavy tail"));
         // above the limit something is said in any case
         let code = |tail, draws| warning("imh", tail, draws).map(|w| w.code);
         assert_eq!(code(light, 2000.0), Some(Code::HeavyWeightsKept));
@@ -167,6 +198,12 @@ mod tests {
         assert_eq!(code(heavy, 2000.0), Some(Code::HeavyWeights));
         let even = (0..4000).map(|k| f64::from(k) / 4000.0).collect::<Vec<_>>();
         assert_eq!(code(WeightTail::of(&even), 2000.0), None);
+        // all alike, and three that are a little larger: nothing that matters has been missed
+        let alike =
+            |more: f64| -> Vec<f64> { (0..4000).map(|k| if k < 3 { more } else { 0.0 }).collect() };
+        assert_eq!(code(WeightTail::of(&alike(0.0)), 2000.0), None);
+        assert_eq!(code(WeightTail::of(&alike(0.5)), 300.0), Some(Code::HeavyWeightsKept));
+        assert_eq!(code(WeightTail::of(&alike(9.0)), 300.0), Some(Code::HeavyWeights));
         assert!(WeightTail::of(&[0.0, f64::NAN]).trouble(10.0).is_some());
     }
 }

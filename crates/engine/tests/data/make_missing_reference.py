@@ -19,11 +19,15 @@ HERE = Path(__file__).parent
 
 
 def rows():
-    """The more often `dose` and `weight` are missing the older somebody is."""
+    """The more often `dose` and `weight` are missing the older somebody is. Wards differ in `ache`
+    and `sick`."""
     rng = np.random.default_rng(17)
+    wards = np.random.default_rng(18)
     made = []
     for site, count in [("north", 40), ("south", 65), ("west", 35)]:
-        for _ in range(count):
+        for k in range(count):
+            if k % 7 == 0:
+                effect = 0.8 * wards.normal()
             age = round(50 + 12 * rng.normal(), 1)
             male = int(rng.random() < 0.5)
             old = (age - 50) / 12
@@ -36,7 +40,10 @@ def rows():
             gone = 1 / (1 + np.exp(-(old - 0.6)))
             dose = "" if rng.random() < gone else dose
             weight = "" if rng.random() < 0.6 * gone else weight
-            made.append([site, age, male, dose, weight, pain, ill, visits])
+            ache = round(t + effect + 0.6 * wards.normal(), 3)
+            sick = int(wards.random() < 1 / (1 + np.exp(-t - effect)))
+            ward = f"w{k // 7}"
+            made.append([site, age, male, dose, weight, pain, ill, visits, ward, ache, sick])
     return made
 
 
@@ -61,7 +68,8 @@ def main():
     made = rows()
     with open(HERE / "missing.csv", "w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
-        out.writerow(["site", "age", "male", "dose", "weight", "pain", "ill", "visits"])
+        out.writerow(["site", "age", "male", "dose", "weight", "pain", "ill", "visits", "ward",
+                      "ache", "sick"])
         out.writerows(made)
     column = lambda k: np.array([np.nan if row[k] == "" else float(row[k]) for row in made])
     age, male = standardised(column(1)), column(2)
@@ -70,19 +78,34 @@ def main():
     with open(HERE / "missing_reference.csv", "w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(["model", "parameter", "mean", "sd", "mcse_mean", "mcse_sd"])
-        for model, y in [("linear", column(5)), ("logistic", column(6)), ("poisson", column(7))]:
+        wards = sorted({(row[0], row[8]) for row in made})
+        ward = np.array([wards.index((row[0], row[8])) for row in made])
+        for model, y, grouped in [
+            ("linear", column(5), False),
+            ("logistic", column(6), False),
+            ("poisson", column(7), False),
+            ("linear", column(9), True),
+            ("logistic", column(10), True),
+        ]:
             with pm.Model():
                 beta = pm.Normal("beta", 0, 2.5, shape=5)
                 t = beta[0] + beta[3] * age + beta[4] * male
+                before = []
                 for k, (name, x) in enumerate(incomplete.items()):
-                    law = pm.Normal(f"law_{name}", 0, 2.5, shape=3)
+                    law = pm.Normal(f"law_{name}", 0, 2.5, shape=3 + k)
                     sd = pm.Exponential(f"sd_{name}", 1)
-                    mean, lacks = pt.dot(given, law), np.isnan(x)
+                    mean, lacks = pt.dot(given, law[:3]), np.isnan(x)
+                    for i, other in enumerate(before):
+                        mean = mean + law[3 + i] * other
                     pm.Normal(f"{name}_known", mean[~lacks], sd, observed=x[~lacks])
                     z = pm.Normal(f"{name}_z", 0, 1, shape=int(lacks.sum()))
                     drawn = mean[lacks] + sd * z
                     whole = pt.set_subtensor(pt.as_tensor(np.nan_to_num(x))[lacks], drawn)
+                    before.append(whole)
                     t = t + beta[1 + k] * whole
+                if grouped:
+                    spread = pm.HalfStudentT("spread", nu=3, sigma=2.5)
+                    t = t + spread * pm.Normal("effects", 0, 1, shape=len(wards))[ward]
                 if model == "linear":
                     sigma = pm.HalfNormal("sigma", 2)
                     pm.Normal("y", t, sigma, observed=y)
@@ -98,8 +121,10 @@ def main():
                      "age": ("beta", 3), "male": ("beta", 4)}
             if model == "linear":
                 names["sigma"] = ("sigma", None)
-            for name in incomplete:
-                for k, z in enumerate(["1", "age", "male"]):
+            if grouped:
+                names["sd(1 | ward)"] = ("spread", None)
+            for j, name in enumerate(incomplete):
+                for k, z in enumerate(["1", "age", "male", *list(incomplete)[:j]]):
                     names[f"{name} ~ {z}"] = (f"law_{name}", k)
             for name in incomplete:
                 names[f"sd({name})"] = (f"sd_{name}", None)
@@ -109,7 +134,7 @@ def main():
                 spread = draws.std(ddof=1)
                 error = spread / np.sqrt(effective(draws))
                 numbers = [draws.mean(), spread, error, mcse_sd(draws)]
-                out.writerow([model, name, *(repr(float(n)) for n in numbers)])
+                out.writerow([f"{model}; wards" if grouped else model, name, *(repr(float(n)) for n in numbers)])
 
 
 main()
