@@ -21,3 +21,8 @@ static inline float __uint_as_float(unsigned int bits) {
 #define THREADS for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)
 #define BARRIER
 #define SHARED(name) static float name[1 << 16];
+#define __forceinline__ inline
+#define BOUNDS(threads, blocks)
+// What a thread has from one stretch between barriers to the next.
+#define KEPT(type, name) static type name##_of_all[1024];
+#define MINE(name) name##_of_all[threadIdx.x]

@@ -12,6 +12,9 @@
 #define THREADS
 #define BARRIER __syncthreads();
 #define SHARED(name) extern __shared__ __align__(16) float name[];
+#define BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+#define KEPT(type, name) type name;
+#define MINE(name) name
 #endif
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -77,6 +80,14 @@ __device__ static inline Four four(const float *x) {
 #endif
 }
 
+__device__ static inline void put_four(float *x, Four v) {
+#ifdef __CUDACC__
+    *(float4 *)x = make_float4(v.x, v.y, v.z, v.w);
+#else
+    x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+#endif
+}
+
 __device__ static inline float tree(const float *r, u32 by) {
     return ((r[0] + r[4 * by]) + (r[2 * by] + r[6 * by]))
         + ((r[by] + r[5 * by]) + (r[3 * by] + r[7 * by]));
@@ -112,168 +123,14 @@ struct Conv {
     u32 tile;              // weights: the side of the squares that were pooled
     u32 winners;           // weights: which of each square it was
     u32 room;              // weights: where a sample has its own
-    u32 abreast;           // weights: how many a thread sums; else whether weights are shared, too
-    u32 chunk;             // weights: so many output channels a block
+    u32 abreast;           // weights: how many a thread sums
+    u32 chunk;             // so many output channels a block
+    u32 group, band, slab; // samples and rows a block, and input channels at a time
+    u32 pitch, wide;       // from a row, or from the weights of an input, to the next in shared memory
+    u32 turned;            // weights: whether input channels lie next to each other in the room
 };
 
-// A kernel of side `K` that moves by 1: a block has one sample, whose image lies in shared memory
-// with its zeros around it, and behind it the weights. A thread has four rows of two columns of one
-// output channel. Slopes of inputs are the same with the kernel turned and channels exchanged.
-// Where squares of side 2 are pooled, only their largest number is kept, and going back the image
-// is made of the slopes of squares.
-#define HIGH 4
-#define BROAD 2
-
-struct Sides {
-    u32 outputs, inputs, rows, columns, height, width, pad, tall, broad;
-};
-
-template <int K, bool BACK> __device__ static inline Sides sides(const Conv &a) {
-    Sides s;
-    s.outputs = BACK ? a.inputs : a.outputs;
-    s.inputs = BACK ? a.outputs : a.inputs;
-    s.rows = BACK ? a.height : a.rows;
-    s.columns = BACK ? a.width : a.columns;
-    s.height = BACK ? a.rows : a.height;
-    s.width = BACK ? a.columns : a.width;
-    s.pad = BACK ? K - 1 - a.pad : a.pad;
-    // what threads read beyond the last row and column is there
-    s.tall = (s.rows + HIGH - 1) / HIGH * HIGH + K - 1;
-    s.broad = (s.columns + BROAD - 1) / BROAD * BROAD + K - 1;
-    return s;
-}
-
-template <int K, bool BACK> __device__ static void stage(const Conv &a, float *image) {
-    Sides s = sides<K, BACK>(a);
-    u32 sample = blockIdx.x, area = s.tall * s.broad;
-    const float *x = input(a.pass, sample, BACK ? a.y : a.x);
-    if (BACK && a.tile > 1) {
-        for (u32 at = threadIdx.x; at < s.inputs * area; at += blockDim.x) image[at] = 0.0f;
-    } else {
-#pragma unroll 4
-        for (u32 at = threadIdx.x; at < s.inputs * area; at += blockDim.x) {
-            u32 c = at / area, i = at % area / s.broad - s.pad, j = at % s.broad - s.pad;
-            bool is = i < s.height && j < s.width;
-            image[at] = is ? x[(c * s.height + i) * s.width + j] : 0.0f;
-        }
-    }
-    if (!a.abreast) return;
-    const float *w = weights_of(a.pass, seat_of(a.pass, sample)) + a.weight;
-    float *weights = image + s.inputs * area;
-#pragma unroll 4
-    for (u32 at = threadIdx.x; at < s.inputs * s.outputs * K * K; at += blockDim.x) {
-        u32 to = at;
-        if (BACK) {
-            u32 e = at % (K * K), o = at / (K * K) % s.outputs, c = at / (K * K) / s.outputs;
-            to = (o * s.inputs + c) * (K * K) + K * K - 1 - e;
-        }
-        weights[to] = w[at];
-    }
-}
-
-// Slopes of squares, to where their largest numbers were.
-template <int K> __device__ static void scatter(const Conv &a, float *image) {
-    if (a.tile <= 1) return;
-    Sides s = sides<K, true>(a);
-    u32 sample = blockIdx.x, area = s.tall * s.broad, half = s.width / 2;
-    u32 halves = half * (s.height / 2);
-    const float *dy = tensor(a.pass, sample, a.y), *winners = tensor(a.pass, sample, a.winners);
-    for (u32 at = threadIdx.x; at < s.inputs * halves; at += blockDim.x) {
-        u32 c = at / halves, i = at % halves / half * 2, j = at % half * 2;
-        u32 won = (u32)winners[at];
-        image[c * area + (i + won / 2 + s.pad) * s.broad + j + won % 2 + s.pad] = dy[at];
-    }
-}
-
-template <int K, bool BACK> __device__ static void convolve(const Conv &a, const float *image) {
-    Sides s = sides<K, BACK>(a);
-    u32 sample = blockIdx.x, area = s.tall * s.broad;
-    u32 bands = (s.rows + HIGH - 1) / HIGH, pairs = (s.columns + BROAD - 1) / BROAD;
-    const float *w = weights_of(a.pass, seat_of(a.pass, sample)), *bias = w + a.bias;
-    bool turned = BACK && !a.abreast;
-    const float *weights = a.abreast ? image + s.inputs * area : w + a.weight;
-    u32 by = turned ? s.outputs * K * K : K * K;
-    for (u32 at = threadIdx.x; at < s.outputs * bands * pairs; at += blockDim.x) {
-        u32 left = at % pairs * BROAD, top = at / pairs % bands * HIGH, o = at / pairs / bands;
-        float sums[HIGH][BROAD];
-        float start = BACK || a.bias == TABLE ? 0.0f : bias[o];
-#pragma unroll
-        for (int r = 0; r < HIGH; r++) {
-#pragma unroll
-            for (int q = 0; q < BROAD; q++) sums[r][q] = start;
-        }
-        const float *corner = image + top * s.broad + left;
-        const float *from = weights + (turned ? o : o * s.inputs) * (K * K);
-        for (u32 c = 0; c < s.inputs; c++, corner += area, from += by) {
-            float k[K * K];
-#pragma unroll
-            for (int e = 0; e < K * K; e++) k[e] = from[turned ? K * K - 1 - e : e];
-#pragma unroll
-            for (int y = 0; y < HIGH + K - 1; y++) {
-                float seen[K + BROAD - 1];
-#pragma unroll
-                for (int v = 0; v < K + BROAD - 1; v++) seen[v] = corner[y * s.broad + v];
-#pragma unroll
-                for (int r = 0; r < HIGH; r++) {
-                    if (y - r < 0 || y - r >= K) continue;
-#pragma unroll
-                    for (int v = 0; v < K; v++) {
-#pragma unroll
-                        for (int q = 0; q < BROAD; q++) {
-                            sums[r][q] = fmaf(seen[v + q], k[(y - r) * K + v], sums[r][q]);
-                        }
-                    }
-                }
-            }
-        }
-        if (!BACK && a.tile > 1) {
-#pragma unroll
-            for (int r = 0; r < HIGH; r += 2) {
-                if (top + r >= s.rows) continue;
-                float most = sums[r][0], winner = 0.0f;
-                if (sums[r][1] > most) { most = sums[r][1]; winner = 1.0f; }
-                if (sums[r + 1][0] > most) { most = sums[r + 1][0]; winner = 2.0f; }
-                if (sums[r + 1][1] > most) { most = sums[r + 1][1]; winner = 3.0f; }
-                u32 to = (o * (s.rows / 2) + (top + r) / 2) * (s.columns / 2) + left / 2;
-                tensor(a.pass, sample, a.y)[to] = a.relu ? relu(most) : most;
-                tensor(a.pass, sample, a.winners)[to] = winner;
-            }
-            continue;
-        }
-        float *out = tensor(a.pass, sample, BACK ? a.x : a.y);
-#pragma unroll
-        for (int r = 0; r < HIGH; r++) {
-#pragma unroll
-            for (int q = 0; q < BROAD; q++) {
-                if (top + r >= s.rows || left + q >= s.columns) continue;
-                u32 to = (o * s.rows + top + r) * s.columns + left + q;
-                float sum = !BACK && a.relu ? relu(sums[r][q]) : sums[r][q];
-                if (BACK && a.of != TABLE && !(tensor(a.pass, sample, a.of)[to] > 0.0f)) {
-                    sum = 0.0f;
-                }
-                out[to] = sum;
-            }
-        }
-    }
-}
-
-#define CONVOLUTION(K) \
-    extern "C" __global__ void conv_##K(Conv a) { \
-        SHARED(image) \
-        THREADS stage<K, false>(a, image); \
-        BARRIER \
-        THREADS convolve<K, false>(a, image); \
-    } \
-    extern "C" __global__ void conv_slopes_##K(Conv a) { \
-        SHARED(image) \
-        THREADS stage<K, true>(a, image); \
-        BARRIER \
-        THREADS scatter<K>(a, image); \
-        BARRIER \
-        THREADS convolve<K, true>(a, image); \
-    }
-CONVOLUTION(5)
-CONVOLUTION(3)
+#include "tiles.h"
 
 // Any kernel, output by output.
 __device__ static void conv_thread(const Conv &a) {
@@ -413,97 +270,117 @@ extern "C" __global__ void conv_weights(Conv a) {
     } while (from < a.pass.each);
 }
 
-// The same for a sample that has its image, slopes and squares in shared memory: what it adds goes
-// to its own room, and is summed over rows afterwards. `V` weights next to each other a thread.
-template <int V> __device__ static void weights_thread(const Conv &a, const float *image,
-                                                       const float *slopes, const u32 *corners) {
+// The same for a sample that has its image, and slopes with their corners of the image, in shared
+// memory: what it adds goes to its own room, and is summed over rows afterwards. `V` weights next
+// to each other a thread, or a bias.
+struct Slope {
+    float slope;
+    u32 corner;
+};
+
+template <int V> __device__ static __forceinline__ void weights_thread(const Conv &a,
+                                                                       const float *image,
+                                                                       const Slope *slopes) {
     u32 broad = a.width + 2 * a.pad, area = (a.height + 2 * a.pad) * broad;
     u32 squares = a.rows / a.tile * (a.columns / a.tile);
     u32 each = a.inputs * a.kernel * a.kernel, weights = a.outputs * each;
     u32 first = blockIdx.y * a.chunk, last = MIN(first + a.chunk, a.outputs);
     float *room = tensor(a.pass, blockIdx.x, a.room);
-    for (u32 at = first * each + threadIdx.x * V; at < last * each; at += blockDim.x * V) {
-        u32 v = at % a.kernel, u = at / a.kernel % a.kernel;
-        u32 c = at / (a.kernel * a.kernel) % a.inputs, o = at / each - first;
-        const float *x = image + c * area + u * broad + v;
-        const float *slope = slopes + o * squares;
-        const u32 *corner = corners + (a.tile > 1 ? o * squares : 0);
+    u32 tasks = (last - first) * each / V, biases = a.bias == TABLE ? 0 : last - first;
+    for (u32 task = threadIdx.x; task < tasks + biases; task += blockDim.x) {
         float sums[V];
 #pragma unroll
         for (int k = 0; k < V; k++) sums[k] = 0.0f;
+        if (task >= tasks) {
+            const Slope *slope = slopes + (task - tasks) * squares;
+#pragma unroll 7
+            for (u32 e = 0; e < squares; e++) sums[0] += slope[e].slope;
+            room[weights + first + task - tasks] = sums[0];
+            continue;
+        }
+        u32 at = first * each + task * V;
+        u32 v = at % a.kernel, u = at / a.kernel % a.kernel;
+        u32 c = at / (a.kernel * a.kernel) % a.inputs, o = at / each - first;
+        const float *x = image + c * area + u * broad + v;
+        const Slope *slope = slopes + o * squares;
 #pragma unroll 7
         for (u32 e = 0; e < squares; e++) {
-            float s = slope[e];
-            const float *from = x + corner[e];
+            Slope s = slope[e];
+            const float *from = x + s.corner;
 #pragma unroll
-            for (int k = 0; k < V; k++) sums[k] = fmaf(from[k], s, sums[k]);
+            for (int k = 0; k < V; k++) sums[k] = fmaf(from[k], s.slope, sums[k]);
         }
 #pragma unroll
         for (int k = 0; k < V; k++) room[at + k] = sums[k];
     }
-    if (a.bias == TABLE) return;
-    for (u32 o = first + threadIdx.x; o < last; o += blockDim.x) {
-        float sum = 0.0f;
-#pragma unroll 4
-        for (u32 e = 0; e < squares; e++) sum += slopes[(o - first) * squares + e];
-        room[weights + o] = sum;
-    }
 }
 
-__device__ static void weights_stage(const Conv &a, float *image, float *slopes, u32 *corners) {
-    u32 broad = a.width + 2 * a.pad, area = (a.height + 2 * a.pad) * broad;
+__device__ static void weights_stage(const Conv &a, float *image, Slope *slopes) {
+    u32 broad = a.width + 2 * a.pad, tall = a.height + 2 * a.pad;
     u32 across = a.columns / a.tile, squares = a.rows / a.tile * across;
     const float *x = input(a.pass, blockIdx.x, a.x), *dy = tensor(a.pass, blockIdx.x, a.y);
-#pragma unroll 4
-    for (u32 at = threadIdx.x; at < a.inputs * area; at += blockDim.x) {
-        u32 c = at / area, i = at % area / broad - a.pad, j = at % broad - a.pad;
-        bool is = i < a.height && j < a.width;
-        image[at] = is ? x[(c * a.height + i) * a.width + j] : 0.0f;
+    u32 lane = threadIdx.x % 8;
+    for (u32 line = threadIdx.x / 8; line < a.inputs * tall; line += blockDim.x / 8) {
+        u32 i = line % tall - a.pad;
+        bool is = i < a.height;
+        const float *from = x + (is ? (u64)(line / tall * a.height + i) * a.width : 0);
+        for (u32 first = 0; first < broad; first += 8 * AHEAD) {
+            float seen[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                u32 j = first + 8 * k + lane - a.pad;
+                seen[k] = is && j < a.width ? from[j] : 0.0f;
+            }
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                u32 j = first + 8 * k + lane;
+                if (j < broad) image[line * broad + j] = seen[k];
+            }
+        }
     }
     const float *winners = a.tile > 1 ? tensor(a.pass, blockIdx.x, a.winners) : dy;
     u32 first = blockIdx.y * a.chunk, last = MIN(first + a.chunk, a.outputs);
     dy += first * squares;
     winners += first * squares;
+#pragma unroll 4
     for (u32 at = threadIdx.x; at < (last - first) * squares; at += blockDim.x) {
-        slopes[at] = dy[at];
-        if (a.tile == 1 && at >= squares) continue;
         u32 won = a.tile > 1 ? (u32)winners[at] : 0, e = at % squares;
         u32 i = e / across * a.tile + won / a.tile, j = e % across * a.tile + won % a.tile;
-        corners[at] = i * a.stride * broad + j * a.stride;
+        slopes[at] = {dy[at], i * a.stride * broad + j * a.stride};
     }
 }
 
-__device__ static inline void weights_all(const Conv &a, const float *image, const float *slopes,
-                                          const u32 *corners) {
-    if (a.abreast == 5) weights_thread<5>(a, image, slopes, corners);
-    else if (a.abreast == 3) weights_thread<3>(a, image, slopes, corners);
-    else weights_thread<1>(a, image, slopes, corners);
+__device__ static inline void weights_all(const Conv &a, const float *image, const Slope *slopes) {
+    if (a.abreast == 5) weights_thread<5>(a, image, slopes);
+    else if (a.abreast == 3) weights_thread<3>(a, image, slopes);
+    else weights_thread<1>(a, image, slopes);
 }
 
 extern "C" __global__ void conv_weights_staged(Conv a) {
     SHARED(image)
-    u32 squares = a.rows / a.tile * (a.columns / a.tile);
-    float *slopes = image + a.inputs * (a.height + 2 * a.pad) * (a.width + 2 * a.pad);
-    u32 *corners = (u32 *)(slopes + a.chunk * squares);
-    THREADS weights_stage(a, image, slopes, corners);
+    u32 numbers = a.inputs * (a.height + 2 * a.pad) * (a.width + 2 * a.pad);
+    Slope *slopes = (Slope *)(image + (numbers + 1) / 2 * 2);
+    THREADS weights_stage(a, image, slopes);
     BARRIER
-    THREADS weights_all(a, image, slopes, corners);
+    THREADS weights_all(a, image, slopes);
 }
 
 __device__ static void conv_weights_rows_sum(const Conv &a) {
-    u32 seat = blockIdx.x, at = blockIdx.y * blockDim.x + threadIdx.x;
-    u32 weights = a.outputs * a.inputs * a.kernel * a.kernel;
+    u32 seat = blockIdx.x, at = blockIdx.y * blockDim.x + threadIdx.x, area = a.kernel * a.kernel;
+    u32 kernels = a.outputs * a.inputs, weights = kernels * area;
     if (at >= weights + (a.bias == TABLE ? 0 : a.outputs)) return;
-    u32 rows = seated(a.pass, seat);
-    float *to = a.pass.sums + (u64)seat * a.pass.dim
-        + (at < weights ? a.weight + at : a.bias + at - weights);
+    u32 rows = seated(a.pass, seat), place = a.weight + at;
+    if (at >= weights) place = a.bias + at - weights;
+    else if (a.turned) place = a.weight + at % kernels * area + at / kernels;
+    float *to = a.pass.sums + (u64)seat * a.pass.dim + place;
+    const float *from = tensor(a.pass, seat * a.pass.each, a.room) + at;
     float sum = a.pass.resume ? *to : 0.0f;
+#pragma unroll 2
     for (u32 n = 0; n < rows; n += 8) {
         float parts[8];
 #pragma unroll
         for (u32 k = 0; k < 8; k++) {
-            u32 sample = seat * a.pass.each + n + k;
-            parts[k] = n + k < rows ? tensor(a.pass, sample, a.room)[at] : 0.0f;
+            parts[k] = n + k < rows ? from[(u64)(n + k) * a.pass.stride] : 0.0f;
         }
         sum += tree(parts, 1);
     }
@@ -521,133 +398,170 @@ struct Dense {
     u32 inputs, outputs;
     u32 relu;              // forth: whether the output goes through relu
     u32 of;                // back: what the slopes go through relu by; none: TABLE
+    u32 rows, chunk, slab; // rows and outputs of a block, and inputs at a time
+    u32 pitch;             // from a row to the next in shared memory
 };
 
-// A block has eight rows, which lie in shared memory input by input. A thread has an output of four
-// of them.
-#define FEW 4
-__device__ static void dense_stage(const Dense &a, float *rows) {
-    u32 most = a.pass.each - 1, group = blockIdx.y % ((a.pass.each + 7) / 8);
-    const float *from[8];
-#pragma unroll
-    for (u32 n = 0; n < 8; n++) {
-        from[n] = input(a.pass, blockIdx.x * a.pass.each + MIN(group * 8 + n, most), a.x);
+// A block has `a.rows` rows and `a.chunk` outputs of one seat, and `a.slab` inputs at a time of both
+// in shared memory. A thread has one output of `R` rows.
+template <int R> struct Rows {
+    float sums[R];
+};
+
+// Numbers of a row to shared memory: by a warp, four at a time where they lie so.
+__device__ static __forceinline__ void bring(const float *from, float *to, u32 count) {
+    u32 lane = threadIdx.x % 32, done = 0;
+    if (fours(from)) {
+        done = count / 4 * 4;
+#pragma unroll 4
+        for (u32 i = 4 * lane; i < done; i += 128) put_four(to + i, four(from + i));
     }
-#pragma unroll 2
-    for (u32 i = threadIdx.x; i < a.inputs; i += blockDim.x) {
-#pragma unroll
-        for (u32 n = 0; n < 8; n++) rows[i * 8 + n] = from[n][i];
-    }
+#pragma unroll 4
+    for (u32 i = done + lane; i < count; i += 32) to[i] = from[i];
 }
 
-__device__ static void dense_thread(const Dense &a, const float *rows) {
-    const float *w = weights_of(a.pass, blockIdx.x);
-    u32 group = blockIdx.y % ((a.pass.each + 7) / 8), part = blockIdx.y / ((a.pass.each + 7) / 8);
-    u32 at = part * blockDim.x + threadIdx.x;
-    if (at < 2 * a.outputs) {
-        u32 o = at / 2, n = at % 2 * FEW;
-        const float *from = w + a.weight + (u64)o * a.inputs, *x = rows + n;
-        float sums[FEW];
+template <int R> __device__ static __forceinline__ void dense_start(const Dense &a, u32 low,
+                                                                    Rows<R> &mine) {
+    u32 o = low + threadIdx.x / 8;
+    float bias = o < a.outputs ? weights_of(a.pass, blockIdx.x)[a.bias + o] : 0.0f;
 #pragma unroll
-        for (int k = 0; k < FEW; k++) sums[k] = w[a.bias + o];
-        u32 i = 0;
-        if (fours(from)) {
-#pragma unroll 8
-            for (; i + 4 <= a.inputs; i += 4) {
-                Four v = four(from + i);
-                Four p = four(x + i * 8), q = four(x + i * 8 + 8);
-                Four r = four(x + i * 8 + 16), s = four(x + i * 8 + 24);
-                sums[0] = fmaf(p.x, v.x, sums[0]); sums[1] = fmaf(p.y, v.x, sums[1]);
-                sums[2] = fmaf(p.z, v.x, sums[2]); sums[3] = fmaf(p.w, v.x, sums[3]);
-                sums[0] = fmaf(q.x, v.y, sums[0]); sums[1] = fmaf(q.y, v.y, sums[1]);
-                sums[2] = fmaf(q.z, v.y, sums[2]); sums[3] = fmaf(q.w, v.y, sums[3]);
-                sums[0] = fmaf(r.x, v.z, sums[0]); sums[1] = fmaf(r.y, v.z, sums[1]);
-                sums[2] = fmaf(r.z, v.z, sums[2]); sums[3] = fmaf(r.w, v.z, sums[3]);
-                sums[0] = fmaf(s.x, v.w, sums[0]); sums[1] = fmaf(s.y, v.w, sums[1]);
-                sums[2] = fmaf(s.z, v.w, sums[2]); sums[3] = fmaf(s.w, v.w, sums[3]);
-            }
-        }
-        for (; i < a.inputs; i++) {
-#pragma unroll
-            for (int k = 0; k < FEW; k++) sums[k] = fmaf(x[i * 8 + k], from[i], sums[k]);
-        }
-#pragma unroll
-        for (int k = 0; k < FEW; k++) {
-            u32 row = group * 8 + n + k;
-            if (row >= a.pass.each) continue;
-            float sum = a.relu ? relu(sums[k]) : sums[k];
-            tensor(a.pass, blockIdx.x * a.pass.each + row, a.y)[o] = sum;
-        }
+    for (int k = 0; k < R; k++) mine.sums[k] = bias;
+}
+
+__device__ static __forceinline__ void dense_stage(const Dense &a, u32 first, u32 low, u32 from,
+                                                   float *rows, float *weights) {
+    u32 warp = threadIdx.x / 32, warps = blockDim.x / 32, most = a.pass.each - 1;
+    u32 count = MIN(a.slab, a.inputs - from);
+    for (u32 n = warp; n < a.rows; n += warps) {
+        u32 sample = blockIdx.x * a.pass.each + MIN(first + n, most);
+        bring(input(a.pass, sample, a.x) + from, rows + n * a.pitch, count);
+    }
+    const float *w = weights_of(a.pass, blockIdx.x) + a.weight + from;
+#pragma unroll 4
+    for (u32 o = warp; o < a.chunk; o += warps) {
+        u32 output = MIN(low + o, a.outputs - 1);
+        bring(w + (u64)output * a.inputs, weights + o * a.pitch, count);
     }
 }
 
-extern "C" __global__ void dense(Dense a) {
-    SHARED(rows)
-    THREADS dense_stage(a, rows);
-    BARRIER
-    THREADS dense_thread(a, rows);
+template <int R> __device__ static __forceinline__ void dense_slab(const Dense &a, u32 from,
+                                                                   const float *rows,
+                                                                   const float *weights,
+                                                                   Rows<R> &mine) {
+    u32 count = MIN(a.slab, a.inputs - from), i = 0;
+    const float *x = rows + threadIdx.x % 8 * a.pitch, *w = weights + threadIdx.x / 8 * a.pitch;
+#pragma unroll 4
+    for (; i + 4 <= count; i += 4) {
+        Four v = four(w + i);
+#pragma unroll
+        for (int k = 0; k < R; k++) {
+            Four p = four(x + 8 * k * a.pitch + i);
+            mine.sums[k] = fmaf(p.x, v.x, mine.sums[k]);
+            mine.sums[k] = fmaf(p.y, v.y, mine.sums[k]);
+            mine.sums[k] = fmaf(p.z, v.z, mine.sums[k]);
+            mine.sums[k] = fmaf(p.w, v.w, mine.sums[k]);
+        }
+    }
+    for (; i < count; i++) {
+#pragma unroll
+        for (int k = 0; k < R; k++) mine.sums[k] = fmaf(x[8 * k * a.pitch + i], w[i], mine.sums[k]);
+    }
 }
 
-// More inputs than that: one output of one row a thread.
-__device__ static void dense_alone(const Dense &a) {
-    u32 sample = blockIdx.x, o = blockIdx.y * blockDim.x + threadIdx.x;
+template <int R> __device__ static __forceinline__ void dense_end(const Dense &a, u32 first,
+                                                                  u32 low, const Rows<R> &mine) {
+    u32 o = low + threadIdx.x / 8;
     if (o >= a.outputs) return;
-    const float *w = weights_of(a.pass, seat_of(a.pass, sample)), *x = input(a.pass, sample, a.x);
-    const float *from = w + a.weight + (u64)o * a.inputs;
-    float sum = w[a.bias + o];
-    for (u32 i = 0; i < a.inputs; i++) sum = fmaf(x[i], from[i], sum);
-    tensor(a.pass, sample, a.y)[o] = a.relu ? relu(sum) : sum;
+#pragma unroll
+    for (int k = 0; k < R; k++) {
+        u32 row = first + threadIdx.x % 8 + 8 * k;
+        if (row >= a.pass.each) continue;
+        float sum = a.relu ? relu(mine.sums[k]) : mine.sums[k];
+        tensor(a.pass, blockIdx.x * a.pass.each + row, a.y)[o] = sum;
+    }
 }
 
-extern "C" __global__ void dense_any(Dense a) { THREADS dense_alone(a); }
+#define DENSE(NAME, R) \
+    extern "C" __global__ void NAME(Dense a) { \
+        SHARED(rows) \
+        u32 parts = (a.outputs + a.chunk - 1) / a.chunk; \
+        u32 first = blockIdx.y / parts * a.rows, low = blockIdx.y % parts * a.chunk; \
+        float *weights = rows + a.rows * a.pitch; \
+        KEPT(Rows<R>, mine) \
+        THREADS dense_start<R>(a, low, MINE(mine)); \
+        for (u32 from = 0; from < a.inputs; from += a.slab) { \
+            THREADS dense_stage(a, first, low, from, rows, weights); \
+            BARRIER \
+            THREADS dense_slab<R>(a, from, rows, weights, MINE(mine)); \
+            BARRIER \
+        } \
+        THREADS dense_end<R>(a, first, low, MINE(mine)); \
+    }
+DENSE(dense_8, 1)
+DENSE(dense_32, 4)
 
-// Four rows and one input a thread.
+// Four rows and one input a thread; slopes of the rows of a block lie in shared memory.
 #define DEEP 4
-__device__ static void dense_slopes_thread(const Dense &a) {
-    u32 seat = blockIdx.x, at = blockIdx.y * blockDim.x + threadIdx.x;
-    u32 groups = (a.pass.each + DEEP - 1) / DEEP;
-    if (at >= groups * a.inputs) return;
-    u32 i = at % a.inputs, n = at / a.inputs * DEEP, base = seat * a.pass.each;
-    const float *w = weights_of(a.pass, seat) + a.weight + i;
+__device__ static __forceinline__ void dense_slopes_stage(const Dense &a, u32 first, float *rows) {
+    if (!a.pitch) return;  // too many to be shared
+    u32 warp = threadIdx.x / 32, warps = blockDim.x / 32, most = a.pass.each - 1;
+    for (u32 n = warp; n < DEEP; n += warps) {
+        u32 sample = blockIdx.x * a.pass.each + MIN(first + n, most);
+        bring(tensor(a.pass, sample, a.y), rows + n * a.pitch, a.outputs);
+    }
+}
+
+__device__ static __forceinline__ void dense_slopes_thread(const Dense &a, u32 first, u32 i,
+                                                           const float *rows) {
+    if (i >= a.inputs) return;
+    const float *w = weights_of(a.pass, blockIdx.x) + a.weight + i;
+    float sums[DEEP] = {0.0f, 0.0f, 0.0f, 0.0f};
     const float *dy[DEEP];
-    float sums[DEEP];
-    bool wide = true;
 #pragma unroll
     for (u32 k = 0; k < DEEP; k++) {
-        dy[k] = tensor(a.pass, base + MIN(n + k, a.pass.each - 1), a.y);
-        sums[k] = 0.0f;
-        wide = wide && fours(dy[k]);
+        u32 row = blockIdx.x * a.pass.each + MIN(first + k, a.pass.each - 1);
+        dy[k] = a.pitch ? rows + k * a.pitch : tensor(a.pass, row, a.y);
     }
     u32 o = 0;
-    if (wide) {
-#pragma unroll 4
-        for (; o + 4 <= a.outputs; o += 4) {
-            float w0 = w[(u64)o * a.inputs], w1 = w[(u64)(o + 1) * a.inputs];
-            float w2 = w[(u64)(o + 2) * a.inputs], w3 = w[(u64)(o + 3) * a.inputs];
+#pragma unroll 1
+    for (; o + 20 <= a.outputs; o += 20) {
+        float v[20];
+#pragma unroll
+        for (int e = 0; e < 20; e++) v[e] = w[(u64)(o + e) * a.inputs];
+#pragma unroll
+        for (int e = 0; e < 20; e += 4) {
 #pragma unroll
             for (u32 k = 0; k < DEEP; k++) {
-                Four d = four(dy[k] + o);
-                sums[k] = fmaf(d.x, w0, sums[k]);
-                sums[k] = fmaf(d.y, w1, sums[k]);
-                sums[k] = fmaf(d.z, w2, sums[k]);
-                sums[k] = fmaf(d.w, w3, sums[k]);
+                Four d = four(dy[k] + o + e);
+                sums[k] = fmaf(d.x, v[e], sums[k]);
+                sums[k] = fmaf(d.y, v[e + 1], sums[k]);
+                sums[k] = fmaf(d.z, v[e + 2], sums[k]);
+                sums[k] = fmaf(d.w, v[e + 3], sums[k]);
             }
         }
     }
+#pragma unroll 4
     for (; o < a.outputs; o++) {
-        float w0 = w[(u64)o * a.inputs];
+        float v = w[(u64)o * a.inputs];
 #pragma unroll
-        for (u32 k = 0; k < DEEP; k++) sums[k] = fmaf(dy[k][o], w0, sums[k]);
+        for (u32 k = 0; k < DEEP; k++) sums[k] = fmaf(dy[k][o], v, sums[k]);
     }
 #pragma unroll
     for (u32 k = 0; k < DEEP; k++) {
-        if (n + k >= a.pass.each) continue;
-        bool off = a.of != TABLE && !(tensor(a.pass, base + n + k, a.of)[i] > 0.0f);
-        tensor(a.pass, base + n + k, a.x)[i] = off ? 0.0f : sums[k];
+        if (first + k >= a.pass.each) continue;
+        u32 sample = blockIdx.x * a.pass.each + first + k;
+        bool off = a.of != TABLE && !(tensor(a.pass, sample, a.of)[i] > 0.0f);
+        tensor(a.pass, sample, a.x)[i] = off ? 0.0f : sums[k];
     }
 }
 
-extern "C" __global__ void dense_slopes(Dense a) { THREADS dense_slopes_thread(a); }
+extern "C" __global__ void dense_slopes(Dense a) {
+    SHARED(rows)
+    u32 parts = (a.inputs + blockDim.x - 1) / blockDim.x, first = blockIdx.y / parts * DEEP;
+    THREADS dense_slopes_stage(a, first, rows);
+    BARRIER
+    THREADS dense_slopes_thread(a, first, blockIdx.y % parts * blockDim.x + threadIdx.x, rows);
+}
 
 // Four outputs and one input a thread; behind the last input, the bias.
 __device__ static void dense_weights_thread(const Dense &a) {
@@ -767,51 +681,105 @@ __device__ static void avg_pool_slopes_thread(const Image &a) {
 extern "C" __global__ void avg_pool_slopes(Image a) { THREADS avg_pool_slopes_thread(a); }
 
 // Functions: relu, tanh, sigmoid, swish.
-__device__ static void activate_thread(const Image &a) {
-    u32 sample = blockIdx.x, at = blockIdx.y * blockDim.x + threadIdx.x;
-    if (at >= a.channels) return;
-    float x = input(a.pass, sample, a.x)[at], y;
-    if (a.kind == 0) {
-        y = relu(x);
-    } else if (a.kind == 1) {
+__device__ static inline float activated(u32 kind, float x) {
+    if (kind == 0) return relu(x);
+    if (kind == 1) {
         float s = sigmoid(x + x);
-        y = s + s - 1.0f;
-    } else if (a.kind == 2) {
-        y = sigmoid(x);
-    } else {
-        y = x * sigmoid(x);
+        return s + s - 1.0f;
     }
-    tensor(a.pass, sample, a.y)[at] = y;
+    if (kind == 2) return sigmoid(x);
+    return x * sigmoid(x);
+}
+
+// `v` is what the derivative is taken from.
+__device__ static inline float activated_back(u32 kind, float slope, float v) {
+    if (kind == 0) return v > 0.0f ? slope : 0.0f;
+    if (kind == 1) return slope * (1.0f - v * v);
+    if (kind == 2) return slope * (v * (1.0f - v));
+    float s = sigmoid(v);
+    return slope * (s + v * s * (1.0f - s));
+}
+
+// Four numbers a thread.
+struct Quad {
+    float v[4];
+};
+
+__device__ static inline Quad quad(const float *x, u32 left) {
+    if (left >= 4 && fours(x)) {
+        Four f = four(x);
+        return {f.x, f.y, f.z, f.w};
+    }
+    Quad q;
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) q.v[k] = k < left ? x[k] : 0.0f;
+    return q;
+}
+
+__device__ static inline void put_quad(float *x, const Quad &q, u32 left) {
+    if (left >= 4 && fours(x)) {
+        put_four(x, {q.v[0], q.v[1], q.v[2], q.v[3]});
+        return;
+    }
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+        if (k < left) x[k] = q.v[k];
+    }
+}
+
+__device__ static void activate_thread(const Image &a) {
+    u32 sample = blockIdx.x, at = 4 * (blockIdx.y * blockDim.x + threadIdx.x);
+    if (at >= a.channels) return;
+    u32 left = a.channels - at;
+    Quad q = quad(input(a.pass, sample, a.x) + at, left);
+#pragma unroll
+    for (int k = 0; k < 4; k++) q.v[k] = activated(a.kind, q.v[k]);
+    put_quad(tensor(a.pass, sample, a.y) + at, q, left);
 }
 
 extern "C" __global__ void activate(Image a) { THREADS activate_thread(a); }
 
 // `winners` is here what the derivative is taken from.
 __device__ static void activate_slopes_thread(const Image &a) {
-    u32 sample = blockIdx.x, at = blockIdx.y * blockDim.x + threadIdx.x;
+    u32 sample = blockIdx.x, at = 4 * (blockIdx.y * blockDim.x + threadIdx.x);
     if (at >= a.channels) return;
-    float slope = tensor(a.pass, sample, a.y)[at], v = input(a.pass, sample, a.winners)[at];
-    if (a.kind == 0) {
-        slope = v > 0.0f ? slope : 0.0f;
-    } else if (a.kind == 1) {
-        slope = slope * (1.0f - v * v);
-    } else if (a.kind == 2) {
-        slope = slope * (v * (1.0f - v));
-    } else {
-        float s = sigmoid(v);
-        slope = slope * (s + v * s * (1.0f - s));
-    }
-    tensor(a.pass, sample, a.x)[at] = slope;
+    u32 left = a.channels - at;
+    Quad q = quad(tensor(a.pass, sample, a.y) + at, left);
+    Quad v = quad(input(a.pass, sample, a.winners) + at, left);
+#pragma unroll
+    for (int k = 0; k < 4; k++) q.v[k] = activated_back(a.kind, q.v[k], v.v[k]);
+    put_quad(tensor(a.pass, sample, a.x) + at, q, left);
 }
 
 extern "C" __global__ void activate_slopes(Image a) { THREADS activate_slopes_thread(a); }
 
-// y += x (kind 0), or y = x (1).
+// y += x (kind 0), or y = x (1). Where there are `winners`, these are then the function of y, or,
+// going back (`down`), y is multiplied by its derivative there.
 __device__ static void add_thread(const Image &a) {
-    u32 sample = blockIdx.x, at = blockIdx.y * blockDim.x + threadIdx.x;
+    u32 sample = blockIdx.x, at = 4 * (blockIdx.y * blockDim.x + threadIdx.x);
     if (at >= a.channels) return;
-    float x = input(a.pass, sample, a.x)[at], *y = tensor(a.pass, sample, a.y) + at;
-    *y = a.kind ? x : *y + x;
+    u32 left = a.channels - at;
+    float *to = tensor(a.pass, sample, a.y) + at;
+    Quad q = quad(input(a.pass, sample, a.x) + at, left);
+    if (!a.kind) {
+        Quad y = quad(to, left);
+#pragma unroll
+        for (int k = 0; k < 4; k++) q.v[k] = y.v[k] + q.v[k];
+    }
+    if (a.winners != TABLE) {
+        float *other = tensor(a.pass, sample, a.winners) + at;
+        if (a.down) {
+            Quad v = quad(other, left);
+#pragma unroll
+            for (int k = 0; k < 4; k++) q.v[k] = activated_back(a.across, q.v[k], v.v[k]);
+        } else {
+            Quad z;
+#pragma unroll
+            for (int k = 0; k < 4; k++) z.v[k] = activated(a.across, q.v[k]);
+            put_quad(other, z, left);
+        }
+    }
+    put_quad(to, q, left);
 }
 
 extern "C" __global__ void add(Image a) { THREADS add_thread(a); }
@@ -849,6 +817,8 @@ struct Norm {
     u32 x, y, dx, rates, room;  // tensors; `y` is the output, or its slopes; room for two a channel
     u32 weight, bias;           // where scales and shifts start
     u32 channels, area, groups; // groups 0: filter response normalisation
+    u32 chunk, pitch;           // channels of a block, and from one to the next in shared memory
+    u32 swish, of;              // filters, with swish: its output, or what it was taken of
 };
 
 // Rates of a channel, or mean and rate of a group.
@@ -915,17 +885,22 @@ __device__ static void norm_weights_thread(const Norm &a) {
     u32 seat = blockIdx.x, at = blockIdx.y * blockDim.x + threadIdx.x;
     if (at >= 2 * a.channels) return;
     u32 c = at / 2, rows = seated(a.pass, seat);
+    bool by_rates = at % 2 == 0 && !a.groups;
     float *to = a.pass.sums + (u64)seat * a.pass.dim + (at % 2 ? a.bias : a.weight) + c;
+    const float *room = tensor(a.pass, seat * a.pass.each, a.room) + at;
+    const float *rates = tensor(a.pass, seat * a.pass.each, a.rates) + (by_rates ? c : 0);
     float sum = a.pass.resume ? *to : 0.0f;
+#pragma unroll 2
     for (u32 n = 0; n < rows; n += 8) {
-        float parts[8];
+        float parts[8], by[8];
+#pragma unroll
         for (u32 k = 0; k < 8; k++) {
-            u32 sample = seat * a.pass.each + n + k;
-            parts[k] = 0.0f;
-            if (n + k >= rows) continue;
-            parts[k] = tensor(a.pass, sample, a.room)[at];
-            if (at % 2 == 0 && !a.groups) parts[k] *= tensor(a.pass, sample, a.rates)[c];
+            u64 from = (u64)(n + k) * a.pass.stride;
+            parts[k] = n + k < rows ? room[from] : 0.0f;
+            by[k] = by_rates && n + k < rows ? rates[from] : 1.0f;
         }
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) parts[k] = by_rates ? parts[k] * by[k] : parts[k];
         sum += tree(parts, 1);
     }
     *to = sum;
@@ -959,6 +934,156 @@ __device__ static void norm_slopes_thread(const Norm &a) {
 }
 
 extern "C" __global__ void norm_slopes(Norm a) { THREADS norm_slopes_thread(a); }
+
+// Filter response normalisation of `a.chunk` channels of a sample, which lie in shared memory, and
+// swish of it.
+__device__ static __forceinline__ void filters_stage(const Norm &a, float *x) {
+    u32 first = blockIdx.y * a.chunk, count = MIN(a.chunk, a.channels - first);
+    const float *from = input(a.pass, blockIdx.x, a.x) + (u64)first * a.area;
+    u32 quads = (a.area + 3) / 4;
+#pragma unroll 4
+    for (u32 k = threadIdx.x; k < count * quads; k += blockDim.x) {
+        u32 c = k / quads, at = 4 * (k % quads);
+        put_quad(x + c * a.pitch + at, quad(from + (u64)c * a.area + at, a.area - at), 4);
+    }
+}
+
+__device__ static __forceinline__ void filters_rates(const Norm &a, const float *x, float *rates) {
+    u32 c = threadIdx.x, first = blockIdx.y * a.chunk;
+    if (c >= a.chunk || first + c >= a.channels) return;
+    float share = (float)(1.0 / (double)a.area), squares = 0.0f;
+    x += c * a.pitch;
+    u32 at = 0;
+#pragma unroll 8
+    for (; at + 4 <= a.area; at += 4) {
+        Four f = four(x + at);
+        squares = fmaf(f.x, f.x, squares);
+        squares = fmaf(f.y, f.y, squares);
+        squares = fmaf(f.z, f.z, squares);
+        squares = fmaf(f.w, f.w, squares);
+    }
+    for (; at < a.area; at++) squares = fmaf(x[at], x[at], squares);
+    rates[c] = 1.0f / sqrtf(squares * share + (float)1e-6);
+    tensor(a.pass, blockIdx.x, a.rates)[first + c] = rates[c];
+}
+
+__device__ static __forceinline__ void filters_end(const Norm &a, const float *x,
+                                                   const float *rates) {
+    u32 first = blockIdx.y * a.chunk, count = MIN(a.chunk, a.channels - first);
+    const float *w = weights_of(a.pass, seat_of(a.pass, blockIdx.x));
+    float *y = tensor(a.pass, blockIdx.x, a.y) + (u64)first * a.area;
+    float *z = a.swish ? tensor(a.pass, blockIdx.x, a.of) + (u64)first * a.area : y;
+    u32 quads = (a.area + 3) / 4;
+#pragma unroll 2
+    for (u32 k = threadIdx.x; k < count * quads; k += blockDim.x) {
+        u32 c = k / quads, at = 4 * (k % quads);
+        float scale = w[a.weight + first + c] * rates[c], shift = w[a.bias + first + c];
+        Quad q = quad(x + c * a.pitch + at, 4);
+#pragma unroll
+        for (int e = 0; e < 4; e++) q.v[e] = fmaf(q.v[e], scale, shift);
+        put_quad(y + (u64)c * a.area + at, q, a.area - at);
+        if (!a.swish) continue;
+#pragma unroll
+        for (int e = 0; e < 4; e++) q.v[e] = activated(3, q.v[e]);
+        put_quad(z + (u64)c * a.area + at, q, a.area - at);
+    }
+}
+
+extern "C" __global__ void norm_filters(Norm a) {
+    SHARED(x)
+    float *rates = x + a.chunk * a.pitch;
+    THREADS filters_stage(a, x);
+    BARRIER
+    THREADS filters_rates(a, x, rates);
+    BARRIER
+    THREADS filters_end(a, x, rates);
+}
+
+// Back: slopes come first through swish, if there is one; they are kept in place where others want
+// them (`a.swish` 2).
+__device__ static __forceinline__ void filters_back_stage(const Norm &a, float *x, float *slopes) {
+    u32 first = blockIdx.y * a.chunk, count = MIN(a.chunk, a.channels - first);
+    const float *from = input(a.pass, blockIdx.x, a.x) + (u64)first * a.area;
+    float *dy = tensor(a.pass, blockIdx.x, a.y) + (u64)first * a.area;
+    const float *of = a.swish ? tensor(a.pass, blockIdx.x, a.of) + (u64)first * a.area : dy;
+    u32 quads = (a.area + 3) / 4;
+#pragma unroll 2
+    for (u32 k = threadIdx.x; k < count * quads; k += blockDim.x) {
+        u32 c = k / quads, at = 4 * (k % quads), left = a.area - at;
+        u64 place = (u64)c * a.area + at;
+        put_quad(x + c * a.pitch + at, quad(from + place, left), 4);
+        Quad q = quad(dy + place, left);
+        if (a.swish) {
+            Quad v = quad(of + place, left);
+#pragma unroll
+            for (int e = 0; e < 4; e++) q.v[e] = activated_back(3, q.v[e], v.v[e]);
+            if (a.swish == 2) put_quad(dy + place, q, left);
+        }
+        put_quad(slopes + c * a.pitch + at, q, 4);
+    }
+}
+
+// One warp sums products, another one slopes.
+__device__ static __forceinline__ void filters_back_sums(const Norm &a, const float *x,
+                                                         const float *slopes, float *sums) {
+    u32 c = threadIdx.x % 32, which = threadIdx.x / 32, first = blockIdx.y * a.chunk;
+    if (which > 1 || c >= a.chunk || first + c >= a.channels) return;
+    const float *v = (which ? slopes : x) + c * a.pitch, *s = slopes + c * a.pitch;
+    float sum = 0.0f;
+    u32 at = 0;
+    if (which) {
+#pragma unroll 8
+        for (; at + 4 <= a.area; at += 4) {
+            Four f = four(s + at);
+            sum += f.x;
+            sum += f.y;
+            sum += f.z;
+            sum += f.w;
+        }
+        for (; at < a.area; at++) sum += s[at];
+    } else {
+#pragma unroll 8
+        for (; at + 4 <= a.area; at += 4) {
+            Four f = four(v + at), g = four(s + at);
+            sum = fmaf(f.x, g.x, sum);
+            sum = fmaf(f.y, g.y, sum);
+            sum = fmaf(f.z, g.z, sum);
+            sum = fmaf(f.w, g.w, sum);
+        }
+        for (; at < a.area; at++) sum = fmaf(v[at], s[at], sum);
+    }
+    tensor(a.pass, blockIdx.x, a.room)[2 * (first + c) + which] = sum;
+    if (!which) sums[c] = sum;
+}
+
+__device__ static __forceinline__ void filters_back_end(const Norm &a, const float *x,
+                                                        const float *slopes, const float *sums) {
+    u32 first = blockIdx.y * a.chunk, count = MIN(a.chunk, a.channels - first);
+    const float *w = weights_of(a.pass, seat_of(a.pass, blockIdx.x)) + a.weight + first;
+    const float *rates = tensor(a.pass, blockIdx.x, a.rates) + first;
+    float *dx = tensor(a.pass, blockIdx.x, a.dx) + (u64)first * a.area;
+    float share = (float)(1.0 / (double)a.area);
+    u32 quads = (a.area + 3) / 4;
+#pragma unroll 2
+    for (u32 k = threadIdx.x; k < count * quads; k += blockDim.x) {
+        u32 c = k / quads, at = 4 * (k % quads);
+        float r = rates[c], pull = 0.0f - r * r * (sums[c] * share), scale = w[c] * r;
+        Quad q = quad(x + c * a.pitch + at, 4), d = quad(slopes + c * a.pitch + at, 4);
+#pragma unroll
+        for (int e = 0; e < 4; e++) q.v[e] = fmaf(q.v[e], pull, d.v[e]) * scale;
+        put_quad(dx + (u64)c * a.area + at, q, a.area - at);
+    }
+}
+
+extern "C" __global__ void norm_filters_slopes(Norm a) {
+    SHARED(x)
+    float *slopes = x + a.chunk * a.pitch, *sums = slopes + a.chunk * a.pitch;
+    THREADS filters_back_stage(a, x, slopes);
+    BARRIER
+    THREADS filters_back_sums(a, x, slopes, sums);
+    BARRIER
+    THREADS filters_back_end(a, x, slopes, sums);
+}
 
 // ------------------------------------------------------------------------------------------ loss
 

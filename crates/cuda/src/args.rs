@@ -78,6 +78,12 @@ pub(crate) struct Conv {
     pub(crate) room: u32,
     pub(crate) abreast: u32,
     pub(crate) chunk: u32,
+    pub(crate) group: u32,
+    pub(crate) band: u32,
+    pub(crate) slab: u32,
+    pub(crate) pitch: u32,
+    pub(crate) wide: u32,
+    pub(crate) turned: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,6 +98,10 @@ pub(crate) struct Dense {
     pub(crate) outputs: u32,
     pub(crate) relu: u32,
     pub(crate) of: u32,
+    pub(crate) rows: u32,
+    pub(crate) chunk: u32,
+    pub(crate) slab: u32,
+    pub(crate) pitch: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,6 +136,10 @@ pub(crate) struct Norm {
     pub(crate) channels: u32,
     pub(crate) area: u32,
     pub(crate) groups: u32,
+    pub(crate) chunk: u32,
+    pub(crate) pitch: u32,
+    pub(crate) swish: u32,
+    pub(crate) of: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

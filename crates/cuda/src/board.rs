@@ -13,12 +13,15 @@ use crate::args::{Plain, bytes};
 
 /// The kernels of `kernels/net.cu`, by name.
 #[rustfmt::skip]
-pub(crate) const KERNELS: [&str; 28] = [
-    "conv_5", "conv_3", "conv_any", "conv_slopes_5", "conv_slopes_3", "conv_slopes_any",
-    "conv_weights", "conv_weights_staged", "conv_weights_sum", "dense", "dense_any",
-    "dense_slopes", "dense_weights", "max_pool", "max_pool_slopes", "avg_pool",
-    "avg_pool_slopes", "activate", "activate_slopes", "add", "skip", "norm_rates", "norm_forth",
-    "norm_sums", "norm_weights", "norm_slopes", "loss", "step",
+pub(crate) const KERNELS: [&str; 41] = [
+    "conv_5_1", "conv_3_1", "conv_3_2", "conv_1_1", "conv_1_2", "conv_any",
+    "conv_slopes_5_1", "conv_slopes_3_1", "conv_slopes_3_2", "conv_slopes_1_1", "conv_slopes_1_2",
+    "conv_slopes_any", "conv_weights_3_1_few", "conv_weights_3_1", "conv_weights_3_2",
+    "conv_weights_1_1", "conv_weights_1_2", "conv_weights", "conv_weights_staged",
+    "conv_weights_sum", "dense_8", "dense_32", "dense_slopes", "dense_weights", "max_pool",
+    "max_pool_slopes", "avg_pool", "avg_pool_slopes", "activate", "activate_slopes", "add", "skip",
+    "norm_rates", "norm_forth", "norm_sums", "norm_weights", "norm_slopes", "norm_filters",
+    "norm_filters_slopes", "loss", "step",
 ];
 /// So many bytes of a block are shared at the most.
 pub(crate) const MOST_SHARED: usize = 99 << 10;

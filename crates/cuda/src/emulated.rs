@@ -57,7 +57,7 @@ fn library() -> Option<Arc<Library>> {
             let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
             let mut hash = std::hash::DefaultHasher::new();
             source().hash(&mut hash);
-            for file in ["host.h", "random.h", "net.cu"] {
+            for file in ["host.h", "random.h", "net.cu", "tiles.h"] {
                 std::fs::read(kernels.join(file)).unwrap().hash(&mut hash);
             }
             let folder = std::env::temp_dir();

@@ -15,6 +15,7 @@ mod board;
 #[cfg(test)]
 mod emulated;
 mod nets;
+mod shapes;
 
 pub use nets::Nets;
 

@@ -18,7 +18,8 @@ use rayon::prelude::*;
 use crate::args::{
     Conv, Dense, Image, Loss, Narrow, Norm, Party, Pass, Plain, Step, TABLE, bytes, bytes_mut,
 };
-use crate::board::{Board, Boards, Gpu, MOST_SHARED, NARROW, Room};
+use crate::board::{Board, Boards, Gpu, NARROW, Room};
+use crate::shapes::{self, Cut};
 use crate::{Device, DeviceError};
 
 /// Threads of a block.
@@ -631,6 +632,14 @@ impl Launcher<'_> {
         if tensor.0 == 0 { TABLE } else { self.nets.plan.place(tensor).start as u32 }
     }
 
+    /// Start a kernel as it is cut.
+    fn start<T: Plain>(&mut self, cut: Cut<T>) -> Result<(), DeviceError> {
+        let Cut { arguments, kernel, blocks, threads } = cut;
+        // SAFETY: those who cut a step give every kernel its own arguments and as much shared
+        // memory as it stages, with tensors of the plan, which all samples have room for.
+        unsafe { start(self.board, kernel, blocks, threads, arguments) }
+    }
+
     /// Start a kernel on every sample, with so many threads each.
     fn on_samples<T: Plain>(
         &mut self,
@@ -672,13 +681,6 @@ impl Launcher<'_> {
         match steps[0] {
             net::Step::Conv { at, p, x, y } => {
                 let conv = Conv { x: self.place(x), y: self.place(y), tile: 1, ..self.conv(at, p) };
-                let Some((conv, kernel, shape)) = staged(conv, false) else {
-                    let relu = activated(y, 1);
-                    let conv = Conv { relu: u32::from(relu), ..conv };
-                    self.on_samples("conv_any", at.output.len(), conv)?;
-                    return Ok(1 + usize::from(relu));
-                };
-                let blocks = (pass.samples, 1);
                 // a pool of squares of side 2 is part of it
                 if let Some(net::Step::MaxPool { side: 2, x: from, y: to, winners, .. }) =
                     steps.get(1)
@@ -687,32 +689,23 @@ impl Launcher<'_> {
                     let relu = activated(*to, 2);
                     let (y, winners) = (self.place(*to), self.place(*winners));
                     let conv = Conv { y, winners, tile: 2, relu: u32::from(relu), ..conv };
-                    // SAFETY: the kernel takes a `Conv`, and has shared what it stages.
-                    unsafe { start(self.board, kernel, blocks, shape, conv) }?;
-                    return Ok(2 + usize::from(relu));
+                    if let Some(cut) = shapes::tiles(conv, false) {
+                        self.start(cut)?;
+                        return Ok(2 + usize::from(relu));
+                    }
                 }
                 let relu = activated(y, 1);
                 let conv = Conv { relu: u32::from(relu), ..conv };
-                // SAFETY: as above.
-                unsafe { start(self.board, kernel, blocks, shape, conv) }?;
+                match shapes::tiles(conv, false) {
+                    Some(cut) => self.start(cut)?,
+                    None => self.on_samples("conv_any", at.output.len(), conv)?,
+                }
                 return Ok(1 + usize::from(relu));
             }
             net::Step::Dense { p, x, y } => {
                 let relu = activated(y, 1);
                 let dense = Dense { x: self.place(x), y: self.place(y), ..self.dense(p) };
-                let dense = Dense { relu: u32::from(relu), ..dense };
-                let shared = 8 * dense.inputs as usize * size_of::<f32>();
-                if shared <= MOST_SHARED {
-                    // two threads an output, in as many blocks as there are groups of rows and
-                    // parts of the outputs
-                    let threads = (2 * dense.outputs).next_multiple_of(32).min(128);
-                    let parts = (2 * dense.outputs).div_ceil(threads);
-                    let blocks = (pass.samples / pass.each, pass.each.div_ceil(8) * parts);
-                    // SAFETY: the kernel takes a `Dense`, and has shared eight rows.
-                    unsafe { start(self.board, "dense", blocks, (threads, shared as u32), dense) }?;
-                } else {
-                    self.on_samples("dense_any", dense.outputs as usize, dense)?;
-                }
+                self.start(shapes::dense(Dense { relu: u32::from(relu), ..dense }))?;
                 return Ok(1 + usize::from(relu));
             }
             net::Step::MaxPool { of, side, x, y, winners } => {
@@ -731,14 +724,51 @@ impl Launcher<'_> {
                 let count = self.nets.plan.place(y).len();
                 let (x, y, kind) = (self.place(x), self.place(y), kind_of(kind));
                 let image = Image { pass, x, y, channels: count as u32, kind, ..Image::default() };
-                self.on_samples("activate", count, image)?;
+                self.on_samples("activate", count.div_ceil(4), image)?;
             }
-            net::Step::Frn { of, p, x, y, rates } => self.norm_forth(of, 0, p, [x, y, rates])?,
+            net::Step::Frn { of, p, x, y, rates } => {
+                let swish = match steps.get(1) {
+                    Some(net::Step::Activate { kind: Activation::Swish, x, y: z }) if *x == y => {
+                        Some(*z)
+                    }
+                    _ => None,
+                };
+                let norm = Norm {
+                    x: self.place(x),
+                    y: self.place(y),
+                    rates: self.place(rates),
+                    ..self.norm(of, 0, p)
+                };
+                let with = Norm {
+                    swish: u32::from(swish.is_some()),
+                    of: swish.map_or(TABLE, |z| self.place(z)),
+                    ..norm
+                };
+                if let Some(cut) = shapes::filters(with, false) {
+                    self.start(cut)?;
+                    return Ok(1 + usize::from(swish.is_some()));
+                }
+                self.norm_forth(of, norm)?;
+            }
             net::Step::GroupNorm { of, groups, p, x, y, rates } => {
-                self.norm_forth(of, groups, p, [x, y, rates])?;
+                let [x, y, rates] = [x, y, rates].map(|tensor| self.place(tensor));
+                self.norm_forth(of, Norm { x, y, rates, ..self.norm(of, groups, p) })?;
             }
-            net::Step::Add { x, y } => self.add(x, y, 0)?,
-            net::Step::Copy { x, y } => self.add(x, y, 1)?,
+            net::Step::Add { x, y } => {
+                // a function of the sum is taken with it
+                if let Some(net::Step::Activate { kind, x: of, y: z }) = steps.get(1)
+                    && *of == y
+                    && *z != y
+                {
+                    let winners = self.place(*z);
+                    self.add(x, y, Image { winners, across: kind_of(*kind), ..Image::default() })?;
+                    return Ok(2);
+                }
+                self.add(x, y, Image { winners: TABLE, ..Image::default() })?;
+            }
+            net::Step::Copy { x, y } => {
+                self.add(x, y, Image { kind: 1, winners: TABLE, ..Image::default() })?;
+            }
             net::Step::Pad { of, to, stride, x, y } => {
                 let image = Image { x: self.place(x), y: self.place(y), ..self.skip(of, to) };
                 let image = Image { down: stride as u32, ..image };
@@ -783,18 +813,18 @@ impl Launcher<'_> {
                 let of = masked(dx);
                 let conv = Conv { x: self.place(dx), y: self.place(dy), ..self.conv(at, p) };
                 let of_place = of.map_or(TABLE, |of| self.place(of));
-                self.conv_slopes(Conv { of: of_place, tile: 1, ..conv })?;
+                let conv = Conv { of: of_place, tile: 1, ..conv };
+                match shapes::tiles(conv, true) {
+                    Some(cut) => self.start(cut)?,
+                    None => self.on_samples("conv_slopes_any", at.input.len(), conv)?,
+                }
                 return Ok(1 + usize::from(of.is_some()));
             }
             net::Step::DenseSlopes { p, dy, dx } => {
                 let of = masked(dx);
                 let dense = Dense { x: self.place(dx), y: self.place(dy), ..self.dense(p) };
                 let dense = Dense { of: of.map_or(TABLE, |of| self.place(of)), ..dense };
-                self.on_seats(
-                    "dense_slopes",
-                    (pass.each.div_ceil(4) * dense.inputs) as usize,
-                    dense,
-                )?;
+                self.start(shapes::dense_slopes(dense))?;
                 return Ok(1 + usize::from(of.is_some()));
             }
             net::Step::ConvWeights { at, p, tile: 1, x, dy } => {
@@ -837,12 +867,11 @@ impl Launcher<'_> {
                 };
                 let from = Conv { x: self.place(to), ..conv };
                 let from = Conv { of: of_slopes.map_or(TABLE, |of| self.place(of)), ..from };
-                if side == 2 && staged(from, true).is_some() {
-                    self.conv_weights(weights)?;
-                    self.conv_slopes(from)?;
+                self.conv_weights(weights)?;
+                if let Some(cut) = shapes::tiles(from, true).filter(|_| side == 2) {
+                    self.start(cut)?;
                     return Ok(3 + usize::from(of_slopes.is_some()));
                 }
-                self.conv_weights(weights)?;
                 self.on_samples("max_pool_slopes", of.len(), image)?;
                 return Ok(2);
             }
@@ -856,20 +885,45 @@ impl Launcher<'_> {
                 self.on_samples("avg_pool_slopes", of.len(), image)?;
             }
             net::Step::ActivateSlopes { kind, of, dy, dx } => {
+                if let Some(cut) = self.swish_and_filters(steps) {
+                    self.start(cut)?;
+                    self.norm_weights(cut.arguments)?;
+                    return Ok(2);
+                }
                 let count = self.nets.plan.place(dx).len();
                 let (x, y, winners) = (self.place(dx), self.place(dy), self.place(of));
                 let (channels, kind) = (count as u32, kind_of(kind));
                 let image = Image { pass, x, y, winners, channels, kind, ..Image::default() };
-                self.on_samples("activate_slopes", count, image)?;
+                self.on_samples("activate_slopes", count.div_ceil(4), image)?;
             }
             net::Step::FrnSlopes { of, p, x, rates, dy, dx } => {
-                self.norm_back(of, 0, p, [x, rates, dy, dx])?;
+                let norm = self.norm_slopes(of, 0, p, [x, rates, dy, dx]);
+                match shapes::filters(norm, true) {
+                    Some(cut) => {
+                        self.start(cut)?;
+                        self.norm_weights(norm)?;
+                    }
+                    None => self.norm_back(of, norm)?,
+                }
             }
             net::Step::GroupNormSlopes { of, groups, p, x, rates, dy, dx } => {
-                self.norm_back(of, groups, p, [x, rates, dy, dx])?;
+                self.norm_back(of, self.norm_slopes(of, groups, p, [x, rates, dy, dx]))?;
             }
-            net::Step::Add { x, y } => self.add(x, y, 0)?,
-            net::Step::Copy { x, y } => self.add(x, y, 1)?,
+            net::Step::Add { x, y } => {
+                // slopes of a sum go on through the function that it was made by
+                if let Some(net::Step::ActivateSlopes { kind, of, dy, dx }) = steps.get(1)
+                    && (*dy, *dx) == (y, y)
+                    && of.0 != 0
+                {
+                    let (winners, across) = (self.place(*of), kind_of(*kind));
+                    self.add(x, y, Image { winners, across, down: 1, ..Image::default() })?;
+                    return Ok(2);
+                }
+                self.add(x, y, Image { winners: TABLE, ..Image::default() })?;
+            }
+            net::Step::Copy { x, y } => {
+                self.add(x, y, Image { kind: 1, winners: TABLE, ..Image::default() })?;
+            }
             net::Step::PadSlopes { of, to, stride, dy, dx } => {
                 let image = Image { x: self.place(dx), y: self.place(dy), ..self.skip(of, to) };
                 let image = Image { down: stride as u32, kind: 1, ..image };
@@ -899,47 +953,39 @@ impl Launcher<'_> {
         }
     }
 
-    fn conv_slopes(&mut self, conv: Conv) -> Result<(), DeviceError> {
-        if let Some((conv, kernel, shape)) = staged(conv, true) {
-            // SAFETY: the kernel takes a `Conv`, and has shared what it stages.
-            return unsafe { start(self.board, kernel, (self.pass.samples, 1), shape, conv) };
-        }
-        self.on_samples("conv_slopes_any", (conv.inputs * conv.height * conv.width) as usize, conv)
-    }
-
     fn conv_weights(&mut self, conv: Conv) -> Result<(), DeviceError> {
         let biases = if conv.bias == TABLE { 0 } else { conv.outputs };
         let all = conv.outputs * conv.inputs * conv.kernel * conv.kernel + biases;
-        let seats = self.pass.samples / self.pass.each;
-        let area = (conv.height + 2 * conv.pad) * (conv.width + 2 * conv.pad);
-        let squares = conv.rows / conv.tile * (conv.columns / conv.tile);
-        // slopes of some channels, and where each is; the same for all where nothing was pooled
-        let each = if conv.tile > 1 { 2 * squares } else { squares };
-        let fixed = conv.inputs * area + if conv.tile > 1 { 0 } else { squares };
-        let left = (MOST_SHARED / size_of::<f32>()).saturating_sub(fixed as usize) as u32;
-        let chunk = (left / each.max(1)).min(conv.outputs);
-        if chunk == 0 {
-            let blocks = (seats, all.div_ceil(ABREAST));
-            let rows = self.pass.each.next_multiple_of(SLOTS).min(4 * SLOTS);
-            let threads = (ABREAST * rows, 0);
-            // SAFETY: the kernel takes a `Conv`, with threads for some rows of as many weights as
-            // it sums at a time.
-            return unsafe { start(self.board, "conv_weights", blocks, threads, conv) };
+        let conv = Conv { room: self.nets.plan.arena() as u32, ..conv };
+        if let Some(cut) = shapes::sheets(conv).or_else(|| shapes::squares(conv)) {
+            self.start(cut)?;
+            return self.on_seats("conv_weights_sum", all as usize, cut.arguments);
         }
-        let rows = conv.inputs * conv.kernel;
-        let abreast = match conv.kernel {
-            side @ (3 | 5) if chunk * rows >= 128 => side,
-            _ => 1,
+        let seats = self.pass.samples / self.pass.each;
+        let rows = self.pass.each.next_multiple_of(SLOTS).min(4 * SLOTS);
+        let (blocks, threads) = ((seats, all.div_ceil(ABREAST)), (ABREAST * rows, 0));
+        // threads for some rows of as many weights as it sums at a time
+        self.start(Cut { arguments: conv, kernel: "conv_weights", blocks, threads })
+    }
+
+    /// Slopes through swish that go through filter response normalisation next, if they may go
+    /// through both at once.
+    fn swish_and_filters(&self, steps: &[net::Step]) -> Option<Cut<Norm>> {
+        let [
+            net::Step::ActivateSlopes { kind: Activation::Swish, of: swished, dy: from, dx: to },
+            net::Step::FrnSlopes { of, p, x, rates, dy, dx },
+            others @ ..,
+        ] = steps
+        else {
+            return None;
         };
-        let tasks = chunk * rows * conv.kernel / abreast;
-        let threads = tasks.next_multiple_of(32).clamp(64, 512);
-        let shared = (fixed + chunk * each) * size_of::<f32>() as u32;
-        let room = self.nets.plan.arena() as u32;
-        let conv = Conv { room, abreast, chunk, ..conv };
-        let blocks = (self.pass.samples, conv.outputs.div_ceil(chunk));
-        // SAFETY: the kernel takes a `Conv`, and has shared what it stages.
-        unsafe { start(self.board, "conv_weights_staged", blocks, (threads, shared), conv) }?;
-        self.on_seats("conv_weights_sum", all as usize, conv)
+        let wanted = others.iter().any(|step| step.touches().contains(to));
+        if dy != to || swished.0 == 0 || (wanted && from != to) {
+            return None;
+        }
+        let norm = self.norm_slopes(*of, 0, *p, [*x, *rates, *from, *dx]);
+        let swish = if wanted { 2 } else { 1 };
+        shapes::filters(Norm { swish, of: self.place(*swished), ..norm }, true)
     }
 
     fn dense(&self, p: net::Affine) -> Dense {
@@ -976,11 +1022,10 @@ impl Launcher<'_> {
         }
     }
 
-    fn add(&mut self, x: Tensor, y: Tensor, kind: u32) -> Result<(), DeviceError> {
+    fn add(&mut self, x: Tensor, y: Tensor, how: Image) -> Result<(), DeviceError> {
         let (count, pass) = (self.nets.plan.place(y).len(), self.pass);
         let (x, y, channels) = (self.place(x), self.place(y), count as u32);
-        let image = Image { pass, x, y, channels, kind, ..Image::default() };
-        self.on_samples("add", count, image)
+        self.on_samples("add", count.div_ceil(4), Image { pass, x, y, channels, ..how })
     }
 
     fn norm(&self, of: net::Shape, groups: usize, p: net::Affine) -> Norm {
@@ -996,61 +1041,32 @@ impl Launcher<'_> {
         }
     }
 
-    fn norm_forth(
-        &mut self,
+    fn norm_slopes(
+        &self,
         of: net::Shape,
         groups: usize,
         p: net::Affine,
-        [x, y, rates]: [Tensor; 3],
-    ) -> Result<(), DeviceError> {
-        let [x, y, rates] = [x, y, rates].map(|tensor| self.place(tensor));
-        let norm = Norm { x, y, rates, ..self.norm(of, groups, p) };
-        self.on_samples("norm_rates", if groups == 0 { of.channels } else { groups }, norm)?;
+        tensors: [Tensor; 4],
+    ) -> Norm {
+        let [x, rates, y, dx] = tensors.map(|tensor| self.place(tensor));
+        Norm { x, y, dx, rates, ..self.norm(of, groups, p) }
+    }
+
+    fn norm_forth(&mut self, of: net::Shape, norm: Norm) -> Result<(), DeviceError> {
+        let rates = if norm.groups == 0 { of.channels } else { norm.groups as usize };
+        self.on_samples("norm_rates", rates, norm)?;
         self.on_samples("norm_forth", of.len(), norm)
     }
 
-    fn norm_back(
-        &mut self,
-        of: net::Shape,
-        groups: usize,
-        p: net::Affine,
-        [x, rates, dy, dx]: [Tensor; 4],
-    ) -> Result<(), DeviceError> {
-        let [x, rates, y, dx] = [x, rates, dy, dx].map(|tensor| self.place(tensor));
-        let norm = Norm { x, y, dx, rates, ..self.norm(of, groups, p) };
+    fn norm_back(&mut self, of: net::Shape, norm: Norm) -> Result<(), DeviceError> {
         self.on_samples("norm_sums", of.channels, norm)?;
-        self.on_seats("norm_weights", 2 * of.channels, norm)?;
+        self.norm_weights(norm)?;
         self.on_samples("norm_slopes", of.len(), norm)
     }
-}
 
-/// A convolution, forth or back, that stages what it reads: its kernel, with threads and shared
-/// bytes; `None`: there is none for this window.
-fn staged(conv: Conv, back: bool) -> Option<(Conv, &'static str, (u32, u32))> {
-    let kernel = match (conv.kernel, back) {
-        (5, false) => "conv_5",
-        (5, true) => "conv_slopes_5",
-        (3, false) => "conv_3",
-        (3, true) => "conv_slopes_3",
-        _ => return None,
-    };
-    let (outputs, inputs, rows, columns) = match back {
-        false => (conv.outputs, conv.inputs, conv.rows, conv.columns),
-        true => (conv.inputs, conv.outputs, conv.height, conv.width),
-    };
-    if conv.stride != 1 || (back && conv.pad >= conv.kernel) {
-        return None;
+    fn norm_weights(&mut self, norm: Norm) -> Result<(), DeviceError> {
+        self.on_seats("norm_weights", 2 * norm.channels as usize, norm)
     }
-    let (bands, pairs) = (rows.div_ceil(4), columns.div_ceil(2));
-    let side = conv.kernel - 1;
-    let image = inputs * (4 * bands + side) * (2 * pairs + side);
-    let weights = inputs * outputs * conv.kernel * conv.kernel;
-    let fits = |numbers: u32| numbers as usize * size_of::<f32>() <= MOST_SHARED;
-    let abreast = u32::from(fits(image + weights));
-    let numbers = image + abreast * weights;
-    let threads = (outputs * bands * pairs).next_multiple_of(32).clamp(64, 512);
-    let shape = (threads, numbers * size_of::<f32>() as u32);
-    fits(image).then_some((Conv { abreast, ..conv }, kernel, shape))
 }
 
 fn kind_of(kind: Activation) -> u32 {

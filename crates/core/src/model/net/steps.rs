@@ -103,7 +103,7 @@ pub enum Step {
 
 impl Step {
     /// The tensors that it reads or writes.
-    pub(super) fn touches(&self) -> Vec<Tensor> {
+    pub fn touches(&self) -> Vec<Tensor> {
         match *self {
             Step::Conv { x, y, .. }
             | Step::Dense { x, y, .. }
