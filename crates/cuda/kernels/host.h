@@ -26,3 +26,4 @@ static inline float __uint_as_float(unsigned int bits) {
 // What a thread has from one stretch between barriers to the next.
 #define KEPT(type, name) static type name##_of_all[1024];
 #define MINE(name) name##_of_all[threadIdx.x]
+#define ARRIVED

@@ -15,6 +15,7 @@
 #define BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 #define KEPT(type, name) type name;
 #define MINE(name) name
+#define ARRIVED asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -85,6 +86,27 @@ __device__ static inline void put_four(float *x, Four v) {
     *(float4 *)x = make_float4(v.x, v.y, v.z, v.w);
 #else
     x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+#endif
+}
+
+// Copies to shared memory that have arrived behind `ARRIVED`; zeros, if there is nothing.
+__device__ static __forceinline__ void copy_four(float *to, const float *from, bool is) {
+#ifdef __CUDACC__
+    u32 at = (u32)__cvta_generic_to_shared(to), bytes = is ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes)
+                 : "memory");
+#else
+    for (int k = 0; k < 4; k++) to[k] = is ? from[k] : 0.0f;
+#endif
+}
+
+__device__ static __forceinline__ void copy_one(float *to, const float *from, bool is) {
+#ifdef __CUDACC__
+    u32 at = (u32)__cvta_generic_to_shared(to), bytes = is ? 4 : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(bytes)
+                 : "memory");
+#else
+    *to = is ? *from : 0.0f;
 #endif
 }
 
@@ -319,24 +341,10 @@ __device__ static void weights_stage(const Conv &a, float *image, Slope *slopes)
     u32 broad = a.width + 2 * a.pad, tall = a.height + 2 * a.pad;
     u32 across = a.columns / a.tile, squares = a.rows / a.tile * across;
     const float *x = input(a.pass, blockIdx.x, a.x), *dy = tensor(a.pass, blockIdx.x, a.y);
-    u32 lane = threadIdx.x % 8;
-    for (u32 line = threadIdx.x / 8; line < a.inputs * tall; line += blockDim.x / 8) {
-        u32 i = line % tall - a.pad;
-        bool is = i < a.height;
-        const float *from = x + (is ? (u64)(line / tall * a.height + i) * a.width : 0);
-        for (u32 first = 0; first < broad; first += 8 * AHEAD) {
-            float seen[AHEAD];
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                u32 j = first + 8 * k + lane - a.pad;
-                seen[k] = is && j < a.width ? from[j] : 0.0f;
-            }
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                u32 j = first + 8 * k + lane;
-                if (j < broad) image[line * broad + j] = seen[k];
-            }
-        }
+    u32 warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    for (u32 c = warp; c < a.inputs; c += warps) {
+        bring_rows(x + (u64)c * a.height * a.width, 0 - a.pad, tall, a.height, a.width, 3,
+                   image + c * tall * broad + a.pad, broad);
     }
     const float *winners = a.tile > 1 ? tensor(a.pass, blockIdx.x, a.winners) : dy;
     u32 first = blockIdx.y * a.chunk, last = MIN(first + a.chunk, a.outputs);
@@ -359,8 +367,13 @@ __device__ static inline void weights_all(const Conv &a, const float *image, con
 extern "C" __global__ void conv_weights_staged(Conv a) {
     SHARED(image)
     u32 numbers = a.inputs * (a.height + 2 * a.pad) * (a.width + 2 * a.pad);
-    Slope *slopes = (Slope *)(image + (numbers + 1) / 2 * 2);
-    THREADS weights_stage(a, image, slopes);
+    Slope *slopes = (Slope *)(image + (numbers + 3) / 4 * 4);
+    THREADS zeros(image, (numbers + 3) / 4 * 4);
+    BARRIER
+    THREADS {
+        weights_stage(a, image, slopes);
+        ARRIVED
+    }
     BARRIER
     THREADS weights_all(a, image, slopes);
 }
@@ -1161,6 +1174,7 @@ struct Step {
     const Party *parties;
     const float *sums;     // gradients of all seats, `wide` each, block of rows after block
     float *weights;        // parameters of all slots, `wide` each
+    float *noise;          // normals that were drawn before, `wide` each
     u64 tag;               // of this iteration's noise
     double step, sigma, laplace;  // the scale of a Laplace prior; none: 0
     u32 key[8];            // of everybody's noise
@@ -1240,6 +1254,55 @@ __device__ static void step_thread(const Step &a, const float *own, const float 
         if (at < a.dim) step_one(a, party, blockIdx.y, at, shared[k], own[k]);
     }
 }
+
+// The same in two kernels, of which the first needs no gradient: its normals lie in memory, those of
+// everybody behind those of all parties.
+__device__ static inline bool wanted(const Step &a) {
+    bool everybody = blockIdx.y == gridDim.y - 1;
+    return everybody ? a.parties[0].shared != 0.0 : a.parties[blockIdx.y].own != 0.0;
+}
+
+__device__ static void step_draw(const Step &a, float *normals) {
+    u32 block = blockIdx.x * MAKERS + threadIdx.x, words[16];
+    bool everybody = blockIdx.y == gridDim.y - 1;
+    const Party &party = a.parties[everybody ? 0 : blockIdx.y];
+    if (threadIdx.x >= MAKERS || !wanted(a)) return;
+    chacha8(everybody ? a.key : party.key, block, everybody ? 0xffffffffu : party.client, a.tag,
+            words);
+    keep_normals(words, normals);
+}
+
+__device__ static void step_keep(const Step &a, const float *normals) {
+    if (!wanted(a)) return;
+    for (u32 k = threadIdx.x; k < 16 * MAKERS; k += blockDim.x) {
+        u32 at = blockIdx.x * 16 * MAKERS + k;
+        if (at < a.dim) a.noise[(u64)blockIdx.y * a.wide + at] = normals[k];
+    }
+}
+
+extern "C" __global__ void step_noise(Step a) {
+    __shared__ float normals[16 * MAKERS];
+    THREADS step_draw(a, normals);
+    BARRIER
+    THREADS step_keep(a, normals);
+}
+
+#define STEPS 4
+__device__ static void step_move(const Step &a) {
+    Party party = a.parties[blockIdx.y];
+    u32 first = blockIdx.x * blockDim.x * STEPS + threadIdx.x;
+    const float *own = a.noise + (u64)blockIdx.y * a.wide;
+    const float *shared = a.noise + (u64)gridDim.y * a.wide;
+#pragma unroll
+    for (u32 k = 0; k < STEPS; k++) {
+        u32 at = first + k * blockDim.x;
+        if (at >= a.dim) continue;
+        float everybodys = party.shared == 0.0 ? 0.0f : shared[at];
+        step_one(a, party, blockIdx.y, at, everybodys, party.own == 0.0 ? 0.0f : own[at]);
+    }
+}
+
+extern "C" __global__ void step_taken(Step a) { THREADS step_move(a); }
 
 extern "C" __global__ void step(Step a) {
     __shared__ float own[16 * MAKERS], shared[16 * MAKERS];

@@ -20,6 +20,8 @@ template <int K, int S, bool BACK> struct Tiles {
     static constexpr bool SPARSE = BACK && S > 1;
     static constexpr int DEEP = SPARSE ? (PAIR - 1 + PAD) / S + 1 : S * (PAIR - 1) + K;
     static constexpr int BROAD = SPARSE ? (STRIP - 1 + PAD) / S + 1 : S * (STRIP - 1) + K;
+    // where images start in their rows, and how far from the corner of a tile fours begin
+    static constexpr int MARGIN = K == 3 && !SPARSE ? 4 : 0, LONE = MARGIN ? MARGIN - PAD : 0;
     // from the corner of a tile to that of the next one
     static constexpr int DOWN = SPARSE ? PAIR / S : PAIR * S;
     static constexpr int RIGHT = SPARSE ? STRIP / S : STRIP * S;
@@ -44,23 +46,28 @@ template <int K, int S, bool BACK> struct Tiles {
         return t;
     }
 
+    __device__ static __forceinline__ u32 before(const Conv &a) {
+        return K == 5 ? (BACK ? K - 1 - a.pad : a.pad) : MARGIN;
+    }
+
     __device__ __forceinline__ u32 sample(const Conv &a, u32 g) const {
         u32 at = first + g;
         return seat * a.pass.each + (at < a.pass.each ? at : a.pass.each - 1);
     }
 };
 
-// Which tile a thread has. Where it can be, the threads of a warp have eight places of four groups
-// of channels, so that few numbers are read by many.
+// Which tile a thread has. Where it can be, the threads of a warp have places of a few groups of
+// channels, so that few numbers are read by many.
 struct Spot {
     u32 g, group, row, left;
 };
 
 template <class T> __device__ static __forceinline__ Spot spot(const T &t) {
     u32 at = threadIdx.x, place, group, g = at / (t.across * t.groups);
-    if (t.across % 8 == 0 && t.groups % 4 == 0) {
-        place = at % 8 + at / 32 % (t.across / 8) * 8;
-        group = at / 8 % 4 + at / (4 * t.across) % (t.groups / 4) * 4;
+    u32 few = t.groups % 4 == 0 ? 4 : t.groups % 2 == 0 ? 2 : 1, many = 32 / few;
+    if (t.across % many == 0) {
+        place = at % many + at / 32 % (t.across / many) * many;
+        group = at / many % few + at / (few * t.across) % (t.groups / few) * few;
     } else {
         place = at % t.across;
         group = at / t.across % t.groups;
@@ -90,35 +97,46 @@ __device__ static __forceinline__ void tile_start(const Conv &a, Tile<O> &tile) 
     }
 }
 
-// Channels `from` and on, as many as there are at a time, with zeros around them: eight threads a
-// row.
-#define AHEAD 5
+// Zeros everywhere: what lies around images stays so.
+__device__ static __forceinline__ void zeros(float *to, u32 count) {
+    for (u32 at = 4 * threadIdx.x; at < count; at += 4 * blockDim.x) {
+        put_four(to + at, {0.0f, 0.0f, 0.0f, 0.0f});
+    }
+}
+
+// Rows of one channel of an image to shared memory by a warp, `1 << lanes` threads a row; rows that
+// are not there are zeros. The copy has arrived behind `ARRIVED`.
+__device__ static __forceinline__ void bring_rows(const float *channel, u32 above, u32 tall,
+                                                  u32 height, u32 width, u32 lanes, float *to,
+                                                  u32 pitch) {
+    u32 lane = threadIdx.x % 32, by = 1u << lanes, first = lane & (by - 1);
+    bool whole = width % 4 == 0 && fours(channel) && fours(to);
+    for (u32 i = lane >> lanes; i < tall; i += 32u >> lanes) {
+        bool is = above + i < height;
+        const float *from = channel + (is ? (u64)(above + i) * width : 0);
+        float *row = to + i * pitch;
+        if (whole) {
+            for (u32 j = 4 * first; j < width; j += 4 * by) copy_four(row + j, from + j, is);
+        } else {
+            for (u32 j = first; j < width; j += by) copy_one(row + j, from + j, is);
+        }
+    }
+}
+
+// Channels `from` and on, as many as there are at a time.
 template <int O, int K, int S, bool BACK>
 __device__ static __forceinline__ void tile_images(const Conv &a, u32 from, float *images) {
     using T = Tiles<K, S, BACK>;
     T t = T::template of<O>(a);
-    u32 lane = threadIdx.x % 8, step = blockDim.x / 8, all = a.group * a.slab * t.tall;
-    bool empty = BACK && a.tile > 1;
+    u32 warp = threadIdx.x / 32, warps = blockDim.x / 32;
     u32 above = T::SPARSE ? t.top / S : BACK ? t.top - (K - 1 - a.pad) : t.top * S - a.pad;
-    u32 before = T::SPARSE ? 0 : BACK ? K - 1 - a.pad : a.pad;
-    for (u32 line = threadIdx.x / 8; line < all; line += step) {
-        u32 c = line / t.tall % a.slab, y = above + line % t.tall;
-        u32 sample = t.sample(a, line / t.tall / a.slab);
-        bool is = !empty && from + c < t.inputs && y < t.height;
-        const float *x = is ? input(a.pass, sample, BACK ? a.y : a.x) : 0;
-        x += is ? ((u64)(from + c) * t.height + y) * t.width : 0;
-        for (u32 first = 0; first < a.pitch; first += 8 * AHEAD) {
-            float seen[AHEAD];
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                u32 j = first + 8 * k + lane - before;
-                seen[k] = is && j < t.width ? x[j] : 0.0f;
-            }
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                u32 j = first + 8 * k + lane;
-                if (j < a.pitch) images[line * a.pitch + j] = seen[k];
-            }
+    u32 count = MIN(a.slab, t.inputs - from);
+    for (u32 g = 0; g < a.group; g++) {
+        const float *x = input(a.pass, t.sample(a, g), BACK ? a.y : a.x);
+        for (u32 c = warp; c < count; c += warps) {
+            bring_rows(x + (u64)(from + c) * t.height * t.width, above, t.tall, t.height, t.width,
+                       a.abreast, images + (g * a.slab + c) * t.tall * a.pitch + T::before(a),
+                       a.pitch);
         }
     }
 }
@@ -153,7 +171,7 @@ template <int O, int K, int S, bool BACK>
 __device__ static __forceinline__ void tile_scatter(const Conv &a, u32 from, float *images) {
     auto t = Tiles<K, S, BACK>::template of<O>(a);
     u32 half = t.width / 2, halves = half * (t.height / 2), count = MIN(a.slab, t.inputs - from);
-    u32 above = t.top - (K - 1 - a.pad), before = K - 1 - a.pad;
+    u32 above = t.top - (K - 1 - a.pad), before = Tiles<K, S, BACK>::before(a);
     for (u32 at = threadIdx.x; at < a.group * count * halves; at += blockDim.x) {
         u32 g = at / halves / count, c = at / halves % count, square = at % halves;
         u32 sample = t.sample(a, g), place = (from + c) * halves + square;
@@ -165,20 +183,46 @@ __device__ static __forceinline__ void tile_scatter(const Conv &a, u32 from, flo
     }
 }
 
+// `N` numbers next to each other, of which fours start at a multiple of four before the first, plus
+// `LONE`.
+template <int N> struct Window {
+    float v[N];
+};
+
+template <int N, int LONE, bool FOURS>
+__device__ static __forceinline__ Window<N> window_of(const float *x) {
+    Window<N> w;
+    constexpr int HEAD = FOURS ? (4 - LONE) % 4 : N;
+    x += LONE;
+#pragma unroll
+    for (int j = 0; j < HEAD; j++) w.v[j] = x[j];
+#pragma unroll
+    for (int j = HEAD; j + 4 <= N; j += 4) {
+        Four f = four(x + j);
+        w.v[j] = f.x; w.v[j + 1] = f.y; w.v[j + 2] = f.z; w.v[j + 3] = f.w;
+    }
+#pragma unroll
+    for (int j = HEAD + (N - HEAD) / 4 * 4; j < N; j++) w.v[j] = x[j];
+    return w;
+}
+
 template <int O> struct Weight {
     float v[O];
 };
 
 template <int O> __device__ static __forceinline__ Weight<O> weight_of(const float *w) {
-    if constexpr (O == 4) {
-        Four f = four(w);
-        return {f.x, f.y, f.z, f.w};
+    Weight<O> all;
+    if constexpr (O % 4 == 0) {
+#pragma unroll
+        for (int o = 0; o < O; o += 4) {
+            Four f = four(w + o);
+            all.v[o] = f.x; all.v[o + 1] = f.y; all.v[o + 2] = f.z; all.v[o + 3] = f.w;
+        }
     } else {
-        Weight<O> all;
 #pragma unroll
         for (int o = 0; o < O; o++) all.v[o] = w[o];
-        return all;
     }
+    return all;
 }
 
 template <int O, int K, int S, bool BACK>
@@ -196,18 +240,8 @@ __device__ static __forceinline__ void tile_slab(const Conv &a, u32 from, const 
     for (u32 c = 0; c < count; c++, x += area, w += K * K * a.wide) {
 #pragma unroll
         for (int y = 0; y < T::DEEP; y++) {
-            constexpr int WIDE = T::SPARSE ? T::BROAD : (T::BROAD + 3) / 4 * 4;
-            float seen[WIDE];
-            if constexpr (T::SPARSE) {
-#pragma unroll
-                for (int j = 0; j < WIDE; j++) seen[j] = x[y * a.pitch + j];
-            } else {
-#pragma unroll
-                for (int j = 0; j < WIDE; j += 4) {
-                    Four f = four(x + y * a.pitch + j);
-                    seen[j] = f.x; seen[j + 1] = f.y; seen[j + 2] = f.z; seen[j + 3] = f.w;
-                }
-            }
+            Window<T::BROAD> window = window_of<T::BROAD, T::LONE, !T::SPARSE>(x + y * a.pitch);
+            const float(&seen)[T::BROAD] = window.v;
 #pragma unroll
             for (int r = 0; r < PAIR; r++) {
                 if constexpr (T::SPARSE) {
@@ -305,39 +339,55 @@ __device__ static __forceinline__ void tile_end(const Conv &a, const Tile<O> &ti
     }
 }
 
-#define TILES(NAME, O, K, S, BACK) \
-    extern "C" __global__ void BOUNDS(256, 3) NAME(Conv a) { \
+#define TILES(NAME, O, THREADS_OF_ALL, K, S, BACK) \
+    extern "C" __global__ void BOUNDS(THREADS_OF_ALL, (O < 8 ? 768 : 512) / THREADS_OF_ALL) \
+    NAME(Conv a) { \
         SHARED(images) \
         using T = Tiles<K, S, BACK>; \
         u32 tall = T::DOWN * (a.band / PAIR - 1) + T::DEEP; \
-        float *weights = images + a.group * a.slab * tall * a.pitch; \
+        u32 numbers = a.group * a.slab * tall * a.pitch; \
+        float *weights = images + numbers; \
         KEPT(Tile<O>, tile) \
-        THREADS tile_start<O, K, S, BACK>(a, MINE(tile)); \
+        THREADS { \
+            zeros(images, numbers); \
+            tile_start<O, K, S, BACK>(a, MINE(tile)); \
+        } \
+        BARRIER \
         for (u32 from = 0; from < (BACK ? a.outputs : a.inputs); from += a.slab) { \
-            THREADS { \
-                tile_images<O, K, S, BACK>(a, from, images); \
-                tile_weights<O, K, S, BACK>(a, from, weights); \
+            if (BACK && a.tile > 1) { \
+                if (from) { \
+                    THREADS zeros(images, numbers); \
+                    BARRIER \
+                } \
+                THREADS { \
+                    tile_scatter<O, K, S, BACK>(a, from, images); \
+                    tile_weights<O, K, S, BACK>(a, from, weights); \
+                } \
+            } else { \
+                THREADS { \
+                    tile_images<O, K, S, BACK>(a, from, images); \
+                    tile_weights<O, K, S, BACK>(a, from, weights); \
+                    ARRIVED \
+                } \
             } \
             BARRIER \
-            if (BACK && a.tile > 1) { \
-                THREADS tile_scatter<O, K, S, BACK>(a, from, images); \
-                BARRIER \
-            } \
             THREADS tile_slab<O, K, S, BACK>(a, from, images, weights, MINE(tile)); \
             BARRIER \
         } \
         THREADS tile_end<O, K, S, BACK>(a, MINE(tile)); \
     }
-TILES(conv_5_1, 2, 5, 1, false)
-TILES(conv_3_1, 4, 3, 1, false)
-TILES(conv_3_2, 4, 3, 2, false)
-TILES(conv_1_1, 4, 1, 1, false)
-TILES(conv_1_2, 4, 1, 2, false)
-TILES(conv_slopes_5_1, 2, 5, 1, true)
-TILES(conv_slopes_3_1, 4, 3, 1, true)
-TILES(conv_slopes_3_2, 4, 3, 2, true)
-TILES(conv_slopes_1_1, 4, 1, 1, true)
-TILES(conv_slopes_1_2, 4, 1, 2, true)
+TILES(conv_5_1, 2, 256, 5, 1, false)
+TILES(conv_3_1, 4, 256, 3, 1, false)
+TILES(conv_3_1_many, 8, 128, 3, 1, false)
+TILES(conv_3_2, 4, 256, 3, 2, false)
+TILES(conv_1_1, 4, 256, 1, 1, false)
+TILES(conv_1_2, 4, 256, 1, 2, false)
+TILES(conv_slopes_5_1, 2, 256, 5, 1, true)
+TILES(conv_slopes_3_1, 4, 256, 3, 1, true)
+TILES(conv_slopes_3_1_many, 8, 128, 3, 1, true)
+TILES(conv_slopes_3_2, 4, 256, 3, 2, true)
+TILES(conv_slopes_1_1, 4, 256, 1, 1, true)
+TILES(conv_slopes_1_2, 4, 256, 1, 2, true)
 
 // Gradients of weights, row by row of the table: a thread has all numbers of the kernels of `O`
 // output channels and one input channel, and goes through the image in order. What a sample adds
@@ -345,6 +395,10 @@ TILES(conv_slopes_1_2, 4, 1, 2, true)
 // The threads of a warp have eight input channels of four groups of outputs.
 template <int O, int K> struct Kernels {
     float sums[O][K][K];
+};
+
+template <int K> struct SheetOf {
+    static constexpr int MARGIN = K == 3 ? 4 : 0, LONE = K == 3 ? 3 : 0;
 };
 
 struct Sheet {
@@ -386,34 +440,15 @@ template <int O, int K, int S>
 __device__ static __forceinline__ void sheet_stage(const Conv &a, u32 top, float *images,
                                                    float *slopes) {
     Sheet t = sheet<O, K, S>(a);
-    u32 lane = threadIdx.x % 8, step = blockDim.x / 8;
+    u32 warp = threadIdx.x / 32, warps = blockDim.x / 32, above = top * S - a.pad;
     const float *x = input(a.pass, t.sample, a.x), *dy = tensor(a.pass, t.sample, a.y);
-    for (u32 line = threadIdx.x / 8; line < t.inputs * t.tall; line += step) {
-        u32 c = line / t.tall, i = line % t.tall, y = top * S + i - a.pad;
-        bool is = y < a.height;
-        const float *from = x + (is ? ((u64)(t.inner + c) * a.height + y) * a.width : 0);
-        for (u32 first = 0; first < a.pitch; first += 8 * AHEAD) {
-            float seen[AHEAD];
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                u32 j = first + 8 * k + lane - a.pad;
-                seen[k] = is && j < a.width ? from[j] : 0.0f;
-            }
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                u32 j = first + 8 * k + lane;
-                if (j < a.pitch) images[c * t.side + i * a.pitch + j] = seen[k];
-            }
-        }
+    for (u32 c = warp; c < t.inputs; c += warps) {
+        bring_rows(x + (u64)(t.inner + c) * a.height * a.width, above, t.tall, a.height, a.width,
+                   a.abreast, images + c * t.side + SheetOf<K>::MARGIN, a.pitch);
     }
-    for (u32 line = threadIdx.x / 8; line < t.outputs * a.band; line += step) {
-        u32 o = line / a.band, i = line % a.band;
-        bool is = top + i < a.rows;
-        const float *from = dy + (is ? ((u64)(t.low + o) * a.rows + top + i) * a.columns : 0);
-#pragma unroll 4
-        for (u32 j = lane; j < t.across; j += 8) {
-            slopes[o * t.face + i * t.across + j] = is && j < a.columns ? from[j] : 0.0f;
-        }
+    for (u32 o = warp; o < t.outputs; o += warps) {
+        bring_rows(dy + (u64)(t.low + o) * a.rows * a.columns, top, a.band, a.rows, a.columns,
+                   a.wide, slopes + o * t.face, t.across);
     }
 }
 
@@ -421,7 +456,7 @@ template <int O, int K, int S>
 __device__ static __forceinline__ void sheet_band(const Conv &a, u32 top, const float *images,
                                                   const float *slopes, Kernels<O, K> &kernels) {
     Sheet t = sheet<O, K, S>(a);
-    constexpr int WIDE = (S * (STRIP - 1) + K + 3) / 4 * 4;
+    constexpr int WIDE = S * (STRIP - 1) + K;
     const float *x = images + (t.c < t.inputs ? t.c : 0) * t.side, *dy[O];
 #pragma unroll
     for (int o = 0; o < O; o++) {
@@ -441,12 +476,9 @@ __device__ static __forceinline__ void sheet_band(const Conv &a, u32 top, const 
             }
 #pragma unroll
             for (int u = 0; u < K; u++) {
-                float seen[WIDE];
-#pragma unroll
-                for (int k = 0; k < WIDE; k += 4) {
-                    Four f = four(x + (S * i + u) * a.pitch + S * j + k);
-                    seen[k] = f.x; seen[k + 1] = f.y; seen[k + 2] = f.z; seen[k + 3] = f.w;
-                }
+                const float *from = x + (S * i + u) * a.pitch + S * j;
+                Window<WIDE> window = window_of<WIDE, SheetOf<K>::LONE, true>(from);
+                const float(&seen)[WIDE] = window.v;
 #pragma unroll
                 for (int q = 0; q < STRIP; q++) {
 #pragma unroll
@@ -491,13 +523,21 @@ __device__ static __forceinline__ void sheet_end(const Conv &a, const Kernels<O,
     extern "C" __global__ void BOUNDS(256, 2) NAME(Conv a) { \
         SHARED(images) \
         u32 tall = S * (a.band - 1) + K; \
-        u32 side = tall * a.pitch + (tall * a.pitch / 4 % 2 ? 0 : 4); \
+        u32 side = tall * a.pitch + (tall * a.pitch / 4 % 2 ? 0 : 4), across = (a.columns + 3) / 4 * 4; \
+        u32 face = a.band * across + (a.band * across / 4 % 2 ? 0 : 4); \
         float *slopes = images + a.slab * side; \
         using Sums = Kernels<O, K>; \
         KEPT(Sums, kernels) \
-        THREADS sheet_start<O, K, S>(MINE(kernels)); \
+        THREADS { \
+            zeros(images, a.slab * side + a.chunk * face); \
+            sheet_start<O, K, S>(MINE(kernels)); \
+        } \
+        BARRIER \
         for (u32 top = 0; top < a.rows; top += a.band) { \
-            THREADS sheet_stage<O, K, S>(a, top, images, slopes); \
+            THREADS { \
+                sheet_stage<O, K, S>(a, top, images, slopes); \
+                ARRIVED \
+            } \
             BARRIER \
             THREADS sheet_band<O, K, S>(a, top, images, slopes, MINE(kernels)); \
             BARRIER \

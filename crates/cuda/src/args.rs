@@ -178,6 +178,7 @@ pub(crate) struct Step {
     pub(crate) parties: u64,
     pub(crate) sums: u64,
     pub(crate) weights: u64,
+    pub(crate) noise: u64,
     pub(crate) tag: u64,
     pub(crate) step: f64,
     pub(crate) sigma: f64,

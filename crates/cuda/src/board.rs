@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::result;
 use cudarc::driver::sys::CUfunction_attribute_enum;
-use cudarc::driver::{CudaContext, CudaFunction, CudaStream};
+use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream};
 use cudarc::nvrtc::Ptx;
 
 use crate::DeviceError;
@@ -13,15 +13,16 @@ use crate::args::{Plain, bytes};
 
 /// The kernels of `kernels/net.cu`, by name.
 #[rustfmt::skip]
-pub(crate) const KERNELS: [&str; 41] = [
+pub(crate) const KERNELS: [&str; 45] = [
     "conv_5_1", "conv_3_1", "conv_3_2", "conv_1_1", "conv_1_2", "conv_any",
     "conv_slopes_5_1", "conv_slopes_3_1", "conv_slopes_3_2", "conv_slopes_1_1", "conv_slopes_1_2",
-    "conv_slopes_any", "conv_weights_3_1_few", "conv_weights_3_1", "conv_weights_3_2",
+    "conv_slopes_any", "conv_3_1_many", "conv_slopes_3_1_many", "conv_weights_3_1_few", "conv_weights_3_1", "conv_weights_3_2",
     "conv_weights_1_1", "conv_weights_1_2", "conv_weights", "conv_weights_staged",
     "conv_weights_sum", "dense_8", "dense_32", "dense_slopes", "dense_weights", "max_pool",
     "max_pool_slopes", "avg_pool", "avg_pool_slopes", "activate", "activate_slopes", "add", "skip",
     "norm_rates", "norm_forth", "norm_sums", "norm_weights", "norm_slopes", "norm_filters",
-    "norm_filters_slopes", "loss", "step",
+    "norm_filters_slopes", "loss", "step", "step_noise",
+    "step_taken",
 ];
 /// So many bytes of a block are shared at the most.
 pub(crate) const MOST_SHARED: usize = 99 << 10;
@@ -52,6 +53,13 @@ pub(crate) trait Board: Send + Debug {
 
     /// Fetch so many bytes to it, when all that was started is done.
     fn read_staged(&mut self, from: u64, bytes: usize) -> Result<&[u8], DeviceError>;
+
+    /// Whether what is started from here on goes on beside the rest: it waits for all that was
+    /// started so far, and nothing waits for it before [`Board::join`].
+    fn aside(&mut self, aside: bool) -> Result<(), DeviceError>;
+
+    /// Let the rest wait for what was started aside.
+    fn join(&mut self) -> Result<(), DeviceError>;
 
     /// Start a kernel, behind all that was started before, with these blocks of so many
     /// threads and shared bytes.
@@ -130,7 +138,7 @@ impl Gpu {
                 let function = module.load_function(name)?;
                 let most =
                     CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                if !["conv_weights", "step"].contains(&name) {
+                if !["conv_weights", "step", "step_noise"].contains(&name) {
                     function.set_attribute(most, MOST_SHARED as i32)?;
                 }
                 Ok((name, function))
@@ -144,6 +152,9 @@ impl Boards for Gpu {
     fn board(&self) -> Result<Box<dyn Board>, DeviceError> {
         Ok(Box::new(Stream {
             stream: self.context.new_stream()?,
+            beside: self.context.new_stream()?,
+            event: self.context.new_event(None)?,
+            aside: false,
             context: Arc::clone(&self.context),
             kernels: Arc::clone(&self.kernels),
             taken: Vec::new(),
@@ -156,6 +167,10 @@ impl Boards for Gpu {
 struct Stream {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
+    /// A second one, an event to wait for, and which of the two is meant.
+    beside: Arc<CudaStream>,
+    event: CudaEvent,
+    aside: bool,
     kernels: Arc<Vec<(&'static str, CudaFunction)>>,
     taken: Vec<u64>,
     staging: Pinned,
@@ -258,6 +273,20 @@ impl Board for Stream {
         Ok(self.staging.first(bytes))
     }
 
+    fn aside(&mut self, aside: bool) -> Result<(), DeviceError> {
+        if aside {
+            self.event.record(&self.stream)?;
+            self.beside.wait(&self.event)?;
+        }
+        self.aside = aside;
+        Ok(())
+    }
+
+    fn join(&mut self) -> Result<(), DeviceError> {
+        self.event.record(&self.beside)?;
+        Ok(self.stream.wait(&self.event)?)
+    }
+
     unsafe fn launch(
         &mut self,
         kernel: &'static str,
@@ -268,7 +297,7 @@ impl Board for Stream {
         let found = self.kernels.iter().find(|(name, _)| *name == kernel);
         let Some((_, function)) = found else { return Err(DeviceError::Plan { what: kernel }) };
         self.context.bind_to_thread()?;
-        let stream = self.stream.cu_stream();
+        let stream = if self.aside { &self.beside } else { &self.stream }.cu_stream();
         let (grid, block) = ((blocks.0, blocks.1, 1), (threads, 1, 1));
         let mut list = [arguments.as_ptr().cast_mut().cast()];
         // SAFETY: the caller's, who gives the one argument that the kernel takes: the driver copies
@@ -282,7 +311,10 @@ impl Board for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let _ = self.context.bind_to_thread().and_then(|()| self.stream.synchronize());
+        let _ = self.context.bind_to_thread().and_then(|()| {
+            self.beside.synchronize()?;
+            self.stream.synchronize()
+        });
         for address in std::mem::take(&mut self.taken) {
             // SAFETY: it was allocated here, and everything that used it is done.
             let _ = unsafe { result::free_sync(address) };

@@ -158,6 +158,14 @@ impl Board for Here {
         Ok(&self.staging[..bytes])
     }
 
+    fn aside(&mut self, _: bool) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn join(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     unsafe fn launch(
         &mut self,
         kernel: &'static str,

@@ -1,5 +1,6 @@
 //! Take the steps of all clients' nets on a GPU, from one exchange to the next.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use consilience_core::ask::{Ask, Sum};
@@ -26,11 +27,17 @@ use crate::{Device, DeviceError};
 const THREADS: u32 = 128;
 /// Coordinates whose steps a block takes.
 const NORMALS: usize = 2048;
+/// The same where the noise is drawn before.
+const STEPS: usize = 512;
 /// Weights of a convolution that a block sums, and rows of each at a time.
 const ABREAST: u32 = 32;
 const SLOTS: u32 = 8;
 /// Rows are cut so that what lies between layers takes no more than this.
 const MOST_ARENA: usize = 4 << 30;
+/// Numbers of a sample of which none takes another one's place.
+const MOST_APART: usize = 1 << 16;
+/// So many steps beyond the first of them are taken by one kernel.
+const TOGETHER: usize = 4;
 /// Vectors up to this long share what one address of noise gives.
 const SHORTEST: usize = 64;
 
@@ -39,6 +46,7 @@ const SHORTEST: usize = 64;
 #[derive(Debug)]
 pub struct Nets {
     plan: Arc<NetPlan>,
+    layout: Layout,
     /// For what is not asked of the GPU.
     clients: Arc<ClientModels>,
     /// The first row of every client in the table.
@@ -118,7 +126,7 @@ impl Nets {
         }
         home.read(at, &mut [0; 4])?; // everything has arrived
         let (clients, home) = (Arc::new(joined), Mutex::new(home));
-        Ok(Nets { plan, clients, starts, boards, table, _home: home })
+        Ok(Nets { layout: Layout::new(&plan), plan, clients, starts, boards, table, _home: home })
     }
 }
 
@@ -163,6 +171,7 @@ struct OnDevice {
 struct Seats {
     arena: Room,
     sums: Room,
+    noise: Room,
     weights: Room,
     slots: Room,
     rows: Room,
@@ -274,8 +283,8 @@ impl Threads for Pool {
 }
 
 /// Rows that go through the net together: a multiple of eight that divides a block.
-fn rows_at_a_time(plan: &NetPlan, seats: usize, most: usize) -> usize {
-    let row = size_of::<f32>() * stride(plan) * seats;
+fn rows_at_a_time(stride: usize, seats: usize, most: usize) -> usize {
+    let row = size_of::<f32>() * stride * seats;
     let mut each = BLOCK;
     while each > 8 && (each * row > MOST_ARENA || each / 2 >= most) {
         each /= 2;
@@ -283,14 +292,50 @@ fn rows_at_a_time(plan: &NetPlan, seats: usize, most: usize) -> usize {
     each.min(most.max(1))
 }
 
-/// How many numbers a sample has: those between layers, and room for gradients of its own.
-fn stride(plan: &NetPlan) -> usize {
-    let room = plan.back().iter().map(|step| match step {
-        net::Step::FrnSlopes { of, .. } | net::Step::GroupNormSlopes { of, .. } => 2 * of.channels,
-        net::Step::ConvWeights { p, .. } => p.weight.len() + p.bias.len(),
-        _ => 0,
-    });
-    (plan.arena() + room.max().unwrap_or(0)).next_multiple_of(4)
+/// Where everything of a sample lies in its arena: what is between layers, and behind it rooms for
+/// what it adds to gradients of parameters.
+#[derive(Debug)]
+struct Layout {
+    places: Vec<Range<usize>>,
+    /// The room of each step that has one, by its first parameter.
+    rooms: Vec<(usize, usize)>,
+    /// How many numbers there are.
+    stride: usize,
+    /// Whether nothing lies where something else was: then steps may be taken side by side.
+    apart: bool,
+}
+
+impl Layout {
+    fn new(plan: &NetPlan) -> Self {
+        let apart = Layout::of(plan, usize::MAX);
+        if apart.stride <= MOST_APART { apart } else { Layout::of(plan, TOGETHER) }
+    }
+
+    /// Numbers stay for so many steps beyond the last that touches them; for all: there is no end
+    /// to it, and every room is another.
+    fn of(plan: &NetPlan, longer: usize) -> Self {
+        let (places, arena) = plan.places_for(longer);
+        let apart = longer == usize::MAX;
+        let (mut rooms, mut end) = (Vec::new(), arena);
+        for step in plan.back() {
+            let (p, numbers) = match step {
+                net::Step::FrnSlopes { of, p, .. } | net::Step::GroupNormSlopes { of, p, .. } => {
+                    (p, 2 * of.channels)
+                }
+                net::Step::ConvWeights { p, .. } => (p, p.weight.len() + p.bias.len()),
+                _ => continue,
+            };
+            let start = if apart { end } else { arena };
+            rooms.push((p.weight.from, start));
+            end = end.max((start + numbers).next_multiple_of(4));
+        }
+        Layout { places, rooms, stride: end.next_multiple_of(4), apart }
+    }
+
+    fn room(&self, first: u32) -> u32 {
+        let found = self.rooms.iter().find(|(parameter, _)| *parameter == first as usize);
+        found.map_or(TABLE, |(_, at)| *at as u32)
+    }
 }
 
 /// How far parameters of one point are from those of the next.
@@ -307,7 +352,7 @@ impl Seats {
         (seats, each, blocks, slots): (usize, usize, usize, usize),
     ) -> Result<(), DeviceError> {
         let (d, f) = (wide(&nets.plan), size_of::<f32>());
-        self.arena.reserve(board, seats * each * stride(&nets.plan) * f)?;
+        self.arena.reserve(board, seats * each * nets.layout.stride * f)?;
         self.sums.reserve(board, blocks * seats * d * f)?;
         if self.weights.reserve(board, slots * d * f)? {
             self.marks.clear();
@@ -340,7 +385,7 @@ impl Seats {
         let rows: Vec<Vec<u32>> = wanted.iter().map(|one| nets.rows(&one.ask)).collect();
         let counts: Vec<u32> = rows.iter().map(|rows| rows.len() as u32).collect();
         let most = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let each = rows_at_a_time(plan, seats, most);
+        let each = rows_at_a_time(nets.layout.stride, seats, most);
         self.reserve(nets, board, (seats, each, 1, known.len()))?;
         self.marks.clear(); // slots are taken
         for (slot, point) in known.iter().enumerate() {
@@ -389,7 +434,7 @@ impl Seats {
         let (parties, batch, steps) = (walks.len(), first.batch, first.steps as usize);
         let (from, schedule, temperature) = (first.from, first.schedule, first.temperature);
         let seats = parties * points;
-        let each = rows_at_a_time(plan, seats, batch);
+        let each = rows_at_a_time(nets.layout.stride, seats, batch);
         let blocks = batch.div_ceil(BLOCK);
         self.reserve(nets, board, (seats, each, blocks, 2 * parties))?;
         let vector = d * size_of::<f64>();
@@ -461,7 +506,24 @@ impl Seats {
             Prior::Laplace { scale } => step.laplace = *scale,
             Prior::Flat | Prior::Laws(_) => {}
         }
+        let across = d.div_ceil(NORMALS) as u32;
+        if nets.layout.apart {
+            let numbers = (parties + 1) * wide(plan);
+            self.noise.reserve(board, numbers * size_of::<f32>())?;
+            step.noise = self.noise.at;
+        }
         for (number, k) in (from..).zip(0..steps) {
+            step.tag = number | ((Purpose::Noise as u64) << 56);
+            let size = schedule.at(number);
+            (step.step, step.sigma) = (size, noise_scale(size, temperature));
+            if nets.layout.apart {
+                let blocks = (across, parties as u32 + 1);
+                board.aside(true)?;
+                // SAFETY: the kernel takes a `Step`; there is room for the noise of every party,
+                // and of everybody.
+                unsafe { start(board, "step_noise", blocks, (THREADS, 0), step) }?;
+                board.aside(false)?;
+            }
             pass.rows = rows + (k * parties * batch * size_of::<u32>()) as u64;
             for block in 0..blocks {
                 pass.sums = self.sums.at + (block * seats * wide(plan) * size_of::<f32>()) as u64;
@@ -471,13 +533,14 @@ impl Seats {
                     Launcher { nets, board, pass }.run()?;
                 }
             }
-            step.tag = number | ((Purpose::Noise as u64) << 56);
-            let size = schedule.at(number);
-            (step.step, step.sigma) = (size, noise_scale(size, temperature));
-            let across = d.div_ceil(NORMALS) as u32;
+            // it goes on when the noise is there, too: what was started aside has been waited for
+            let (kernel, across) = match nets.layout.apart {
+                true => ("step_taken", d.div_ceil(STEPS) as u32),
+                false => ("step", across),
+            };
             // SAFETY: the kernel takes a `Step`; every vector has `dim` numbers for each party, and
             // no thread touches one beyond.
-            unsafe { start(board, "step", (across, parties as u32), (THREADS, 0), step) }?;
+            unsafe { start(board, kernel, (across, parties as u32), (THREADS, 0), step) }?;
         }
         let staged = board.read_staged(self.x.at, parties * vector)?;
         let to = walks.iter_mut().zip(staged.chunks_exact(vector));
@@ -551,7 +614,7 @@ impl Seats {
             arena: self.arena.at,
             sums: self.sums.at,
             dim: wide(&nets.plan) as u32,
-            stride: stride(&nets.plan) as u32,
+            stride: nets.layout.stride as u32,
             width: nets.plan.input().len() as u32,
             each: each as u32,
             points: points as u32,
@@ -625,11 +688,24 @@ impl Launcher<'_> {
         while at < back.len() {
             at += self.back(&back[at..])?;
         }
-        Ok(())
+        if self.nets.layout.apart { self.board.join() } else { Ok(()) }
+    }
+
+    /// Start what nothing waits for before all is done: gradients of parameters.
+    fn beside(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        if !self.nets.layout.apart {
+            return work(self);
+        }
+        self.board.aside(true)?;
+        work(self)?;
+        self.board.aside(false)
     }
 
     fn place(&self, tensor: Tensor) -> u32 {
-        if tensor.0 == 0 { TABLE } else { self.nets.plan.place(tensor).start as u32 }
+        if tensor.0 == 0 { TABLE } else { self.nets.layout.places[tensor.0].start as u32 }
     }
 
     /// Start a kernel as it is cut.
@@ -878,7 +954,7 @@ impl Launcher<'_> {
             net::Step::DenseWeights { p, x, dy } => {
                 let dense = Dense { x: self.place(x), y: self.place(dy), ..self.dense(p) };
                 let threads = (dense.inputs + 1) * dense.outputs.div_ceil(4);
-                self.on_seats("dense_weights", threads as usize, dense)?;
+                self.beside(|me| me.on_seats("dense_weights", threads as usize, dense))?;
             }
             net::Step::AvgPoolSlopes { of, sides, dy, dx } => {
                 let image = Image { x: self.place(dx), y: self.place(dy), ..self.image(of, sides) };
@@ -956,10 +1032,12 @@ impl Launcher<'_> {
     fn conv_weights(&mut self, conv: Conv) -> Result<(), DeviceError> {
         let biases = if conv.bias == TABLE { 0 } else { conv.outputs };
         let all = conv.outputs * conv.inputs * conv.kernel * conv.kernel + biases;
-        let conv = Conv { room: self.nets.plan.arena() as u32, ..conv };
+        let conv = Conv { room: self.nets.layout.room(conv.weight), ..conv };
         if let Some(cut) = shapes::sheets(conv).or_else(|| shapes::squares(conv)) {
-            self.start(cut)?;
-            return self.on_seats("conv_weights_sum", all as usize, cut.arguments);
+            return self.beside(|me| {
+                me.start(cut)?;
+                me.on_seats("conv_weights_sum", all as usize, cut.arguments)
+            });
         }
         let seats = self.pass.samples / self.pass.each;
         let rows = self.pass.each.next_multiple_of(SLOTS).min(4 * SLOTS);
@@ -1031,7 +1109,7 @@ impl Launcher<'_> {
     fn norm(&self, of: net::Shape, groups: usize, p: net::Affine) -> Norm {
         Norm {
             pass: self.pass,
-            room: self.nets.plan.arena() as u32,
+            room: self.nets.layout.room(p.weight.from as u32),
             weight: p.weight.from as u32,
             bias: p.bias.from as u32,
             channels: of.channels as u32,
@@ -1065,7 +1143,7 @@ impl Launcher<'_> {
     }
 
     fn norm_weights(&mut self, norm: Norm) -> Result<(), DeviceError> {
-        self.on_seats("norm_weights", 2 * norm.channels as usize, norm)
+        self.beside(|me| me.on_seats("norm_weights", 2 * norm.channels as usize, norm))
     }
 }
 

@@ -17,6 +17,8 @@ const THREADS: u32 = 256;
 /// Rows and columns of a tile.
 const PAIR: u32 = 2;
 const STRIP: u32 = 4;
+/// So many tiles of eight output channels fill a GPU.
+const MANY_TILES: u32 = 60_000;
 /// So many blocks fill a GPU: only beyond does a block take several samples.
 const FEW_BLOCKS: u32 = 240;
 /// Shared bytes of a block of which several fit in a multiprocessor.
@@ -34,35 +36,47 @@ fn spread(numbers: u32) -> u32 {
     4 * (fours + u32::from(fours.is_multiple_of(2)))
 }
 
+/// How many threads of a warp copy a row of so many numbers, as a power of two.
+fn lanes(width: u32, fours: bool) -> u32 {
+    let copies = if fours && width.is_multiple_of(4) { width / 4 } else { width };
+    copies.next_power_of_two().min(32).ilog2()
+}
+
 /// A convolution, or the slopes of its input, by tiles; `None`: there is no kernel for its window.
 pub(crate) fn tiles(conv: Conv, back: bool) -> Option<Cut<Conv>> {
-    let (kernel, each_thread) = match (conv.kernel, conv.stride, back) {
+    let (side, stride, half) = (conv.kernel, conv.stride, (conv.kernel - 1) / 2);
+    let (outputs, inputs, rows, columns, width) = match back {
+        false => (conv.outputs, conv.inputs, conv.rows, conv.columns, conv.width),
+        true => (conv.inputs, conv.outputs, conv.height, conv.width, conv.columns),
+    };
+    // eight output channels a thread where so few threads are enough
+    let eights = columns.div_ceil(STRIP) * rows.div_ceil(PAIR) * (outputs / 8);
+    let many = conv.pass.samples.saturating_mul(eights) >= MANY_TILES;
+    let (kernel, each_thread) = match (side, stride, back) {
         (5, 1, false) => ("conv_5_1", 2),
+        (3, 1, false) if many => ("conv_3_1_many", 8),
         (3, 1, false) => ("conv_3_1", 4),
         (3, 2, false) => ("conv_3_2", 4),
         (1, 1, false) => ("conv_1_1", 4),
         (1, 2, false) => ("conv_1_2", 4),
         (5, 1, true) => ("conv_slopes_5_1", 2),
+        (3, 1, true) if many => ("conv_slopes_3_1_many", 8),
         (3, 1, true) => ("conv_slopes_3_1", 4),
         (3, 2, true) => ("conv_slopes_3_2", 4),
         (1, 1, true) => ("conv_slopes_1_1", 4),
         (1, 2, true) => ("conv_slopes_1_2", 4),
         _ => return None,
     };
-    let (side, stride, half) = (conv.kernel, conv.stride, (conv.kernel - 1) / 2);
+    let most = if each_thread == 8 { THREADS / 2 } else { THREADS };
     // every second row and column of the slopes matters to a number, by a rule that is compiled
     let sparse = back && stride > 1;
     let pooled = back && conv.tile > 1;
-    if (sparse && (conv.pad != half || pooled)) || (back && conv.pad >= side) {
+    if (side < 5 && conv.pad != half) || (sparse && pooled) || (back && conv.pad >= side) {
         return None;
     }
-    let (outputs, inputs, rows, columns) = match back {
-        false => (conv.outputs, conv.inputs, conv.rows, conv.columns),
-        true => (conv.inputs, conv.outputs, conv.height, conv.width),
-    };
     let (strips, all) = (columns.div_ceil(STRIP), outputs.div_ceil(each_thread));
     let (mut pairs, mut groups) = (rows.div_ceil(PAIR), all);
-    while strips * pairs * groups > THREADS {
+    while strips * pairs * groups > most {
         match (pairs * strips > 64 && pairs > 1, groups > 1) {
             (false, true) => groups = parts(all, groups - 1),
             _ if pairs > 1 => pairs = pairs.div_ceil(2),
@@ -73,7 +87,7 @@ pub(crate) fn tiles(conv: Conv, back: bool) -> Option<Cut<Conv>> {
     let (band, chunk) = (pairs * PAIR, (groups * each_thread).min(outputs));
     let cuts = rows.div_ceil(band) * outputs.div_ceil(chunk);
     let Pass { samples, each, .. } = conv.pass;
-    let group = parts(each, (THREADS / tiles).min(samples * cuts / FEW_BLOCKS));
+    let group = parts(each, (most / tiles).min(samples * cuts / FEW_BLOCKS));
     let (down, deep) = match sparse {
         true => (PAIR / stride, (PAIR - 1 + half) / stride + 1),
         false => (PAIR * stride, stride * (PAIR - 1) + side),
@@ -83,7 +97,13 @@ pub(crate) fn tiles(conv: Conv, back: bool) -> Option<Cut<Conv>> {
         false => (STRIP * stride, stride * (STRIP - 1) + side),
     };
     let tall = down * (pairs - 1) + deep;
-    let least = (right * (strips - 1) + broad.next_multiple_of(4)).next_multiple_of(4);
+    // where images start in their rows, and where the first tile does
+    let (margin, lone) = match side {
+        5 => (if back { side - 1 - conv.pad } else { conv.pad }, 0),
+        3 if !sparse => (4, 3),
+        _ => (0, 0),
+    };
+    let least = (right * (strips - 1) + lone + broad).max(margin + width).next_multiple_of(4);
     // the first tiles, which one warp reads, lie in different banks
     let banks = |pitch: &u32| {
         let at = |k: u32| (k / strips * down * pitch + k % strips * right) / 4 % 8;
@@ -98,7 +118,8 @@ pub(crate) fn tiles(conv: Conv, back: bool) -> Option<Cut<Conv>> {
         return None;
     }
     let slab = parts(inputs, fit);
-    let arguments = Conv { group, band, slab, chunk, pitch, wide, ..conv };
+    let abreast = lanes(width, side < 5);
+    let arguments = Conv { group, band, slab, chunk, pitch, wide, abreast, ..conv };
     let blocks = (samples / each * each.div_ceil(group), cuts);
     let threads = ((group * tiles).next_multiple_of(32), slab * channel);
     Some(Cut { arguments, kernel, blocks, threads })
@@ -107,7 +128,7 @@ pub(crate) fn tiles(conv: Conv, back: bool) -> Option<Cut<Conv>> {
 /// Gradients of the weights of a convolution that was not pooled, input channels in lanes; `None`:
 /// there is no kernel for its window.
 pub(crate) fn sheets(conv: Conv) -> Option<Cut<Conv>> {
-    if conv.tile > 1 {
+    if conv.tile > 1 || conv.pad != (conv.kernel - 1) / 2 {
         return None;
     }
     let slab = parts(conv.inputs, 64);
@@ -126,8 +147,9 @@ pub(crate) fn sheets(conv: Conv) -> Option<Cut<Conv>> {
     let fours = parts(fours, THREADS / (32 * rounds));
     let chunk = (4 * fours * each_thread).min(conv.outputs);
     let across = conv.columns.next_multiple_of(4);
-    let broad = (conv.stride * 3 + conv.kernel).next_multiple_of(4);
-    let pitch = (conv.stride * (across - 4) + broad).next_multiple_of(4);
+    let (margin, lone) = if conv.kernel == 3 { (4, 3) } else { (0, 0) };
+    let reach = conv.stride * (across - 4) + lone + conv.stride * 3 + conv.kernel;
+    let pitch = reach.max(margin + conv.width).next_multiple_of(4);
     let bytes = |band: u32| {
         let tall = conv.stride * (band - 1) + conv.kernel;
         4 * (slab * spread(tall * pitch) + chunk * spread(band * across))
@@ -139,7 +161,8 @@ pub(crate) fn sheets(conv: Conv) -> Option<Cut<Conv>> {
     if bytes(band) > MOST_SHARED as u32 {
         return None;
     }
-    let arguments = Conv { slab, chunk, band, pitch, turned: 1, ..conv };
+    let (abreast, wide) = (lanes(conv.width, true), lanes(conv.columns, true));
+    let arguments = Conv { slab, chunk, band, pitch, abreast, wide, turned: 1, ..conv };
     let blocks =
         (conv.pass.samples, conv.outputs.div_ceil(chunk) * conv.inputs.div_ceil(slab));
     Some(Cut { arguments, kernel, blocks, threads: (32 * rounds * fours, bytes(band)) })
@@ -149,7 +172,7 @@ pub(crate) fn sheets(conv: Conv) -> Option<Cut<Conv>> {
 pub(crate) fn squares(conv: Conv) -> Option<Cut<Conv>> {
     let area = (conv.height + 2 * conv.pad) * (conv.width + 2 * conv.pad);
     let squares = conv.rows / conv.tile * (conv.columns / conv.tile);
-    let fixed = (conv.inputs * area).next_multiple_of(2);
+    let fixed = (conv.inputs * area).next_multiple_of(4);
     let left = (MOST_SHARED as u32 / 4).saturating_sub(fixed);
     let chunk = (left / (2 * squares).max(1)).min(conv.outputs);
     if chunk == 0 {

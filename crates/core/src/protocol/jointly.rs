@@ -132,7 +132,11 @@ impl Jointly {
                 self.walks = without_walks(walks);
                 walked?;
                 for (cohort, clients) in &mut *groups {
-                    devices_of(cohort, clients).for_each(|client| client.walked());
+                    let arrived = devices_of(cohort, clients);
+                    match self.evaluator.threads() {
+                        Some(spread) => drop(at_once(spread, arrived.collect(), |c| c.walked())),
+                        None => arrived.for_each(|client| client.walked()),
+                    }
                 }
                 continue;
             }

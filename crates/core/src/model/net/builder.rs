@@ -2,7 +2,7 @@
 
 use super::kernels::window::Window;
 use super::layers::{Activation, Layer, LayerError, Shortcut};
-use super::plan::{Line, MOST_PARAMETERS, NetPlan, Parameter, Role, Shape, allocate};
+use super::plan::{Line, MOST_PARAMETERS, NetPlan, Parameter, Role, Shape, allocate, lifetimes};
 use super::steps::{Affine, Range, Step, Tensor};
 
 /// What a layer made of a group of rows.
@@ -81,21 +81,8 @@ impl Builder {
         }
         let slopes = self.tensor(last.shape.len());
         self.way_back(&built, Slopes { tensor: slopes, free: true }, false);
-        let mut alive = vec![(usize::MAX, 0); self.lengths.len()];
-        let mut touch = |tensor: Tensor, at: usize| {
-            let (from, to) = &mut alive[tensor.0];
-            (*from, *to) = ((*from).min(at), (*to).max(at));
-        };
-        touch(input.tensor, 0);
-        let turn = 1 + self.forth.len();
-        touch(last.tensor, turn);
-        touch(slopes, turn);
-        for (at, step) in self.forth.iter().enumerate() {
-            step.touches().into_iter().for_each(|tensor| touch(tensor, 1 + at));
-        }
-        for (at, step) in self.back.iter().enumerate() {
-            step.touches().into_iter().for_each(|tensor| touch(tensor, turn + 1 + at));
-        }
+        let alive =
+            lifetimes(self.lengths.len(), (&self.forth, &self.back), [last.tensor, slopes]);
         let (places, arena) = allocate(&self.lengths, &alive);
         Ok(NetPlan {
             input: self.input,

@@ -189,10 +189,47 @@ impl NetPlan {
         self.arena
     }
 
+    /// Places of all tensors, and how long an arena they need, where each one stays for so many
+    /// steps beyond its last one: for those who take several steps at once, or side by side.
+    pub fn places_for(&self, longer: usize) -> (Vec<std::ops::Range<usize>>, usize) {
+        let mut alive = lifetimes(self.places.len(), (&self.forth, &self.back), self.ends());
+        alive.iter_mut().for_each(|(_, to)| *to = to.saturating_add(longer));
+        let lengths: Vec<usize> = self.places.iter().map(|place| place.len()).collect();
+        allocate(&lengths, &alive)
+    }
+
+    fn ends(&self) -> [Tensor; 2] {
+        [self.logits, self.slopes]
+    }
+
     /// Multiplications and additions for one row, forth.
     pub fn flops(&self) -> usize {
         self.lines.iter().map(|line| line.flops).sum()
     }
+}
+
+/// The first and the last step of each tensor: the input is there before all steps, and the outputs
+/// and their slopes between those forth and those back.
+pub(super) fn lifetimes(
+    tensors: usize,
+    (forth, back): (&[Step], &[Step]),
+    ends: [Tensor; 2],
+) -> Vec<(usize, usize)> {
+    let mut alive = vec![(usize::MAX, 0); tensors];
+    let mut touch = |tensor: Tensor, at: usize| {
+        let (from, to) = &mut alive[tensor.0];
+        (*from, *to) = ((*from).min(at), (*to).max(at));
+    };
+    touch(Tensor(0), 0);
+    let turn = 1 + forth.len();
+    ends.into_iter().for_each(|tensor| touch(tensor, turn));
+    for (at, step) in forth.iter().enumerate() {
+        step.touches().into_iter().for_each(|tensor| touch(tensor, 1 + at));
+    }
+    for (at, step) in back.iter().enumerate() {
+        step.touches().into_iter().for_each(|tensor| touch(tensor, turn + 1 + at));
+    }
+    alive
 }
 
 /// Tensors start at multiples of this, which devices read at a time.

@@ -141,6 +141,7 @@ impl Client {
         }
         self.renew_reference(k);
         self.stage = Stage::Walk { k, end };
+        self.walking = self.prepare(k, end); // here, where threads may do it for all clients
     }
 
     /// How many steps from `k` on are taken with the same reference point, and draw their rows.
@@ -263,10 +264,7 @@ impl Device for Client {
 
     #[inline(always)]
     fn walk(&mut self) -> Option<(Walk<'_>, &mut dyn Evaluator, &mut WalkRoom)> {
-        let Stage::Walk { k, end } = self.stage else { return None };
-        if self.walking == 0 {
-            self.walking = self.prepare(k, end);
-        }
+        let Stage::Walk { k, .. } = self.stage else { return None };
         let client = self.site.id();
         let (prior, share, batch, inflation, evaluator) = self.site.for_walks();
         // Without control variates the drift is divided by p_c when the prior's share is in; with
