@@ -29,13 +29,14 @@ struct Pass {
     const float *weights;  // parameters, `dim` each: rounded up, so that each starts at a multiple
     float *arena;          // samples, `stride` numbers each
     float *sums;           // gradients of every seat, `dim` each
+    u32 *turn;             // which iteration this is; none: there is but one
     u32 dim, stride, width, pitch;
     u32 first;             // the first row of all parties that is seated
     u32 each;              // samples of a seat
     u32 points;            // seats of a party
     u32 samples;           // of all seats
     u32 resume;            // whether gradients go on from those of rows before
-    u32 unused;
+    u32 every;             // from the rows of an iteration to those of the next
 };
 
 // A tensor: its place in the arena of a sample, or the table itself.
@@ -52,7 +53,8 @@ __device__ static inline u32 seated(const Pass &p, u32 seat) {
 __device__ static inline u32 row_of(const Pass &p, u32 sample) {
     u32 seat = sample / p.each, at = p.first + sample % p.each, party = seat / p.points;
     u32 count = p.counts[party];
-    return p.rows[(u64)party * p.pitch + (at < count ? at : 0)];
+    u64 turn = p.turn ? (u64)p.turn[0] * p.every : 0;
+    return p.rows[turn + (u64)party * p.pitch + (at < count ? at : 0)];
 }
 
 __device__ static inline float *tensor(const Pass &p, u32 sample, u32 place) {
@@ -303,7 +305,6 @@ struct Slope {
 template <int V> __device__ static __forceinline__ void weights_thread(const Conv &a,
                                                                        const float *image,
                                                                        const Slope *slopes) {
-    u32 broad = a.width + 2 * a.pad, area = (a.height + 2 * a.pad) * broad;
     u32 squares = a.rows / a.tile * (a.columns / a.tile);
     u32 each = a.inputs * a.kernel * a.kernel, weights = a.outputs * each;
     u32 first = blockIdx.y * a.chunk, last = MIN(first + a.chunk, a.outputs);
@@ -323,7 +324,7 @@ template <int V> __device__ static __forceinline__ void weights_thread(const Con
         u32 at = first * each + task * V;
         u32 v = at % a.kernel, u = at / a.kernel % a.kernel;
         u32 c = at / (a.kernel * a.kernel) % a.inputs, o = at / each - first;
-        const float *x = image + c * area + u * broad + v;
+        const float *x = image + c * a.wide + u * a.pitch + v;
         const Slope *slope = slopes + o * squares;
 #pragma unroll 7
         for (u32 e = 0; e < squares; e++) {
@@ -338,23 +339,32 @@ template <int V> __device__ static __forceinline__ void weights_thread(const Con
 }
 
 __device__ static void weights_stage(const Conv &a, float *image, Slope *slopes) {
-    u32 broad = a.width + 2 * a.pad, tall = a.height + 2 * a.pad;
     u32 across = a.columns / a.tile, squares = a.rows / a.tile * across;
     const float *x = input(a.pass, blockIdx.x, a.x), *dy = tensor(a.pass, blockIdx.x, a.y);
     u32 warp = threadIdx.x / 32, warps = blockDim.x / 32;
     for (u32 c = warp; c < a.inputs; c += warps) {
-        bring_rows(x + (u64)c * a.height * a.width, 0 - a.pad, tall, a.height, a.width, 3,
-                   image + c * tall * broad + a.pad, broad);
+        bring_rows(x + (u64)c * a.height * a.width, 0 - a.pad, a.height + 2 * a.pad, a.height,
+                   a.width, a.group, image + c * a.wide + a.pad, a.pitch);
     }
     const float *winners = a.tile > 1 ? tensor(a.pass, blockIdx.x, a.winners) : dy;
-    u32 first = blockIdx.y * a.chunk, last = MIN(first + a.chunk, a.outputs);
-    dy += first * squares;
-    winners += first * squares;
-#pragma unroll 4
-    for (u32 at = threadIdx.x; at < (last - first) * squares; at += blockDim.x) {
-        u32 won = a.tile > 1 ? (u32)winners[at] : 0, e = at % squares;
-        u32 i = e / across * a.tile + won / a.tile, j = e % across * a.tile + won % a.tile;
-        slopes[at] = {dy[at], i * a.stride * broad + j * a.stride};
+    u32 low = blockIdx.y * a.chunk, last = MIN(low + a.chunk, a.outputs);
+    u32 all = (last - low) * squares;
+    dy += low * squares;
+    winners += low * squares;
+    for (u32 first = threadIdx.x; first < all; first += SOME * blockDim.x) {
+        float s[SOME], won[SOME];
+#pragma unroll
+        for (int k = 0; k < SOME; k++) {
+            u32 at = first + k * blockDim.x;
+            s[k] = at < all ? dy[at] : 0.0f;
+            won[k] = at < all && a.tile > 1 ? winners[at] : 0.0f;
+        }
+#pragma unroll
+        for (int k = 0; k < SOME; k++) {
+            u32 at = first + k * blockDim.x, e = at % squares, winner = (u32)won[k];
+            u32 i = e / across * a.tile + winner / a.tile, j = e % across * a.tile + winner % a.tile;
+            if (at < all) slopes[at] = {s[k], i * a.stride * a.pitch + j * a.stride};
+        }
     }
 }
 
@@ -366,9 +376,9 @@ __device__ static inline void weights_all(const Conv &a, const float *image, con
 
 extern "C" __global__ void conv_weights_staged(Conv a) {
     SHARED(image)
-    u32 numbers = a.inputs * (a.height + 2 * a.pad) * (a.width + 2 * a.pad);
-    Slope *slopes = (Slope *)(image + (numbers + 3) / 4 * 4);
-    THREADS zeros(image, (numbers + 3) / 4 * 4);
+    u32 numbers = (a.inputs * a.wide + 3) / 4 * 4;
+    Slope *slopes = (Slope *)(image + numbers);
+    THREADS zeros(image, numbers);
     BARRIER
     THREADS {
         weights_stage(a, image, slopes);
@@ -421,16 +431,15 @@ template <int R> struct Rows {
     float sums[R];
 };
 
-// Numbers of a row to shared memory: by a warp, four at a time where they lie so.
+// Numbers of a row to shared memory: by a warp, four at a time where they lie so. They have arrived
+// behind `ARRIVED`.
 __device__ static __forceinline__ void bring(const float *from, float *to, u32 count) {
     u32 lane = threadIdx.x % 32, done = 0;
-    if (fours(from)) {
+    if (fours(from) && fours(to)) {
         done = count / 4 * 4;
-#pragma unroll 4
-        for (u32 i = 4 * lane; i < done; i += 128) put_four(to + i, four(from + i));
+        for (u32 i = 4 * lane; i < done; i += 128) copy_four(to + i, from + i, true);
     }
-#pragma unroll 4
-    for (u32 i = done + lane; i < count; i += 32) to[i] = from[i];
+    for (u32 i = done + lane; i < count; i += 32) copy_one(to + i, from + i, true);
 }
 
 template <int R> __device__ static __forceinline__ void dense_start(const Dense &a, u32 low,
@@ -450,7 +459,6 @@ __device__ static __forceinline__ void dense_stage(const Dense &a, u32 first, u3
         bring(input(a.pass, sample, a.x) + from, rows + n * a.pitch, count);
     }
     const float *w = weights_of(a.pass, blockIdx.x) + a.weight + from;
-#pragma unroll 4
     for (u32 o = warp; o < a.chunk; o += warps) {
         u32 output = MIN(low + o, a.outputs - 1);
         bring(w + (u64)output * a.inputs, weights + o * a.pitch, count);
@@ -503,7 +511,10 @@ template <int R> __device__ static __forceinline__ void dense_end(const Dense &a
         KEPT(Rows<R>, mine) \
         THREADS dense_start<R>(a, low, MINE(mine)); \
         for (u32 from = 0; from < a.inputs; from += a.slab) { \
-            THREADS dense_stage(a, first, low, from, rows, weights); \
+            THREADS { \
+                dense_stage(a, first, low, from, rows, weights); \
+                ARRIVED \
+            } \
             BARRIER \
             THREADS dense_slab<R>(a, from, rows, weights, MINE(mine)); \
             BARRIER \
@@ -513,67 +524,89 @@ template <int R> __device__ static __forceinline__ void dense_end(const Dense &a
 DENSE(dense_8, 1)
 DENSE(dense_32, 4)
 
-// Four rows and one input a thread; slopes of the rows of a block lie in shared memory.
+// A block has `a.rows` rows and 128 inputs of one seat, and `a.slab` outputs at a time in shared
+// memory: slopes, and weights input by input. A thread has one input of four rows.
 #define DEEP 4
-__device__ static __forceinline__ void dense_slopes_stage(const Dense &a, u32 first, float *rows) {
-    if (!a.pitch) return;  // too many to be shared
+#define ACROSS 128
+struct Inputs {
+    float sums[DEEP];
+};
+
+__device__ static __forceinline__ void dense_slopes_stage(const Dense &a, u32 first, u32 low,
+                                                          u32 from, float *rows, float *weights) {
     u32 warp = threadIdx.x / 32, warps = blockDim.x / 32, most = a.pass.each - 1;
-    for (u32 n = warp; n < DEEP; n += warps) {
+    u32 count = MIN(a.slab, a.outputs - from), across = MIN(ACROSS, a.inputs - low);
+    for (u32 n = warp; n < a.rows; n += warps) {
         u32 sample = blockIdx.x * a.pass.each + MIN(first + n, most);
-        bring(tensor(a.pass, sample, a.y), rows + n * a.pitch, a.outputs);
+        bring(tensor(a.pass, sample, a.y) + from, rows + n * a.pitch, count);
+    }
+    const float *w = weights_of(a.pass, blockIdx.x) + a.weight + low;
+    for (u32 o = warp; o < count; o += warps) {
+        bring(w + (u64)(from + o) * a.inputs, weights + o * ACROSS, across);
     }
 }
 
-__device__ static __forceinline__ void dense_slopes_thread(const Dense &a, u32 first, u32 i,
-                                                           const float *rows) {
-    if (i >= a.inputs) return;
-    const float *w = weights_of(a.pass, blockIdx.x) + a.weight + i;
-    float sums[DEEP] = {0.0f, 0.0f, 0.0f, 0.0f};
-    const float *dy[DEEP];
+__device__ static __forceinline__ void dense_slopes_slab(const Dense &a, u32 from,
+                                                         const float *rows, const float *weights,
+                                                         Inputs &mine) {
+    u32 count = MIN(a.slab, a.outputs - from), o = 0;
+    const float *w = weights + threadIdx.x % ACROSS;
+    const float *dy = rows + threadIdx.x / ACROSS * DEEP * a.pitch;
+#pragma unroll 4
+    for (; o + 4 <= count; o += 4) {
+        float v[4];
 #pragma unroll
-    for (u32 k = 0; k < DEEP; k++) {
-        u32 row = blockIdx.x * a.pass.each + MIN(first + k, a.pass.each - 1);
-        dy[k] = a.pitch ? rows + k * a.pitch : tensor(a.pass, row, a.y);
-    }
-    u32 o = 0;
-#pragma unroll 1
-    for (; o + 20 <= a.outputs; o += 20) {
-        float v[20];
+        for (int e = 0; e < 4; e++) v[e] = w[(o + e) * ACROSS];
 #pragma unroll
-        for (int e = 0; e < 20; e++) v[e] = w[(u64)(o + e) * a.inputs];
-#pragma unroll
-        for (int e = 0; e < 20; e += 4) {
-#pragma unroll
-            for (u32 k = 0; k < DEEP; k++) {
-                Four d = four(dy[k] + o + e);
-                sums[k] = fmaf(d.x, v[e], sums[k]);
-                sums[k] = fmaf(d.y, v[e + 1], sums[k]);
-                sums[k] = fmaf(d.z, v[e + 2], sums[k]);
-                sums[k] = fmaf(d.w, v[e + 3], sums[k]);
-            }
+        for (u32 k = 0; k < DEEP; k++) {
+            Four d = four(dy + k * a.pitch + o);
+            mine.sums[k] = fmaf(d.x, v[0], mine.sums[k]);
+            mine.sums[k] = fmaf(d.y, v[1], mine.sums[k]);
+            mine.sums[k] = fmaf(d.z, v[2], mine.sums[k]);
+            mine.sums[k] = fmaf(d.w, v[3], mine.sums[k]);
         }
     }
-#pragma unroll 4
-    for (; o < a.outputs; o++) {
-        float v = w[(u64)o * a.inputs];
+    for (; o < count; o++) {
 #pragma unroll
-        for (u32 k = 0; k < DEEP; k++) sums[k] = fmaf(dy[k][o], v, sums[k]);
+        for (u32 k = 0; k < DEEP; k++) {
+            mine.sums[k] = fmaf(dy[k * a.pitch + o], w[o * ACROSS], mine.sums[k]);
+        }
     }
+}
+
+__device__ static __forceinline__ void dense_slopes_end(const Dense &a, u32 first, u32 low,
+                                                        const Inputs &mine) {
+    u32 i = low + threadIdx.x % ACROSS;
+    if (i >= a.inputs) return;
 #pragma unroll
     for (u32 k = 0; k < DEEP; k++) {
-        if (first + k >= a.pass.each) continue;
-        u32 sample = blockIdx.x * a.pass.each + first + k;
+        u32 row = first + threadIdx.x / ACROSS * DEEP + k;
+        if (row >= a.pass.each) continue;
+        u32 sample = blockIdx.x * a.pass.each + row;
         bool off = a.of != TABLE && !(tensor(a.pass, sample, a.of)[i] > 0.0f);
-        tensor(a.pass, sample, a.x)[i] = off ? 0.0f : sums[k];
+        tensor(a.pass, sample, a.x)[i] = off ? 0.0f : mine.sums[k];
     }
 }
 
 extern "C" __global__ void dense_slopes(Dense a) {
     SHARED(rows)
-    u32 parts = (a.inputs + blockDim.x - 1) / blockDim.x, first = blockIdx.y / parts * DEEP;
-    THREADS dense_slopes_stage(a, first, rows);
-    BARRIER
-    THREADS dense_slopes_thread(a, first, blockIdx.y % parts * blockDim.x + threadIdx.x, rows);
+    u32 parts = (a.inputs + ACROSS - 1) / ACROSS;
+    u32 first = blockIdx.y / parts * a.rows, low = blockIdx.y % parts * ACROSS;
+    float *weights = rows + a.rows * a.pitch;
+    KEPT(Inputs, mine)
+    THREADS {
+        for (int k = 0; k < DEEP; k++) MINE(mine).sums[k] = 0.0f;
+    }
+    for (u32 from = 0; from < a.outputs; from += a.slab) {
+        THREADS {
+            dense_slopes_stage(a, first, low, from, rows, weights);
+            ARRIVED
+        }
+        BARRIER
+        THREADS dense_slopes_slab(a, from, rows, weights, MINE(mine));
+        BARRIER
+    }
+    THREADS dense_slopes_end(a, first, low, MINE(mine));
 }
 
 // Four outputs and one input a thread; behind the last input, the bias.
@@ -592,6 +625,7 @@ __device__ static void dense_weights_thread(const Dense &a) {
     }
     const float *dy = tensor(a.pass, base, a.y) + o;
     if (i == a.inputs) {
+#pragma unroll 8
         for (u32 n = 0; n < rows; n++, dy += a.pass.stride) {
 #pragma unroll
             for (u32 k = 0; k < 4; k++) s[k] += k < left ? dy[k] : 0.0f;
@@ -606,7 +640,7 @@ __device__ static void dense_weights_thread(const Dense &a) {
             s[2] = fmaf(d.z, v, s[2]); s[3] = fmaf(d.w, v, s[3]);
         }
     } else {
-#pragma unroll 4
+#pragma unroll 8
         for (u32 n = 0; n < rows; n++, dy += a.pass.stride) {
             float v = input(a.pass, base + n, a.x)[i];
 #pragma unroll
@@ -1020,7 +1054,7 @@ __device__ static __forceinline__ void filters_back_stage(const Norm &a, float *
     float *dy = tensor(a.pass, blockIdx.x, a.y) + (u64)first * a.area;
     const float *of = a.swish ? tensor(a.pass, blockIdx.x, a.of) + (u64)first * a.area : dy;
     u32 quads = (a.area + 3) / 4;
-#pragma unroll 2
+#pragma unroll 4
     for (u32 k = threadIdx.x; k < count * quads; k += blockDim.x) {
         u32 c = k / quads, at = 4 * (k % quads), left = a.area - at;
         u64 place = (u64)c * a.area + at;
@@ -1113,6 +1147,7 @@ struct Loss {
 
 __device__ static void loss_thread(const Loss &a) {
     u32 sample = blockIdx.x * blockDim.x + threadIdx.x;
+    if (sample == 0 && a.pass.turn) a.pass.turn[1] = a.pass.turn[0];  // for the step
     if (sample >= a.pass.samples) return;
     u32 seat = seat_of(a.pass, sample), n = sample % a.pass.each;
     const float *y = tensor(a.pass, sample, a.y);
@@ -1166,6 +1201,12 @@ struct Party {
     u32 client, slot;
 };
 
+// What differs from an iteration to the next.
+struct Moment {
+    u64 tag;               // of its noise
+    double step, sigma;
+};
+
 struct Step {
     double *x;             // positions of all parties, `dim` each
     const double *z;       // reference points and drifts there; none: 0
@@ -1175,8 +1216,9 @@ struct Step {
     const float *sums;     // gradients of all seats, `wide` each, block of rows after block
     float *weights;        // parameters of all slots, `wide` each
     float *noise;          // normals that were drawn before, `wide` each
-    u64 tag;               // of this iteration's noise
-    double step, sigma, laplace;  // the scale of a Laplace prior; none: 0
+    const Moment *moments; // one for each iteration
+    u32 *turn;             // which it is: before the step, and in it
+    double laplace;        // the scale of a Laplace prior; none: 0
     u32 key[8];            // of everybody's noise
     u32 dim, wide, seats, blocks;
     u32 apart;             // whether every party has a reference point of its own
@@ -1185,42 +1227,66 @@ struct Step {
 
 __device__ static inline double sign(double x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0; }
 
-__device__ static inline void step_one(const Step &a, const Party &party, u32 who, u32 at,
-                                       float shared, float own) {
-    u64 mine = (u64)who * a.dim + at;
-    double x = a.x[mine], g = 0.0;
+// What a coordinate's step starts from.
+struct Start {
+    double x, z, base, precision;
+    float sums[2];
+};
+
+__device__ static inline Start step_start(const Step &a, u32 who, u32 at) {
+    u64 mine = (u64)who * a.dim + at, there = a.apart ? mine : at;
+    Start s = {a.x[mine], 0.0, 0.0, 0.0, {0.0f, 0.0f}};
+    const float *sums = a.sums + (u64)(a.z ? 2 * who : who) * a.wide + at;
+    s.sums[0] = sums[0];
     if (a.z) {
-        u64 there = a.apart ? mine : at;
-        double z = a.z[there];
-        g = a.base[there];
-        for (u32 b = 0; b < a.blocks; b++) {
-            const float *sums = a.sums + ((u64)b * a.seats + 2 * who) * a.wide + at;
-            g += party.scale * ((double)sums[0] - (double)sums[a.wide]);
+        s.z = a.z[there];
+        s.base = a.base[there];
+        s.sums[1] = sums[a.wide];
+    }
+    if (a.precision) s.precision = a.precision[at];
+    return s;
+}
+
+__device__ static inline double step_end(const Step &a, const Moment &now, const Party &party, u32 who,
+                                         u32 at, const Start &start, float shared, float own) {
+    double x = start.x, g = 0.0;
+    u64 next = (u64)a.seats * a.wide;
+    const float *sums = a.sums + (u64)(a.z ? 2 * who : who) * a.wide + at;
+    if (a.z) {
+        double z = start.z;
+        g = start.base;
+        g += party.scale * ((double)start.sums[0] - (double)start.sums[1]);
+        for (u32 b = 1; b < a.blocks; b++) {
+            g += party.scale * ((double)sums[b * next] - (double)sums[b * next + a.wide]);
         }
         if (party.prior != 0.0) {
-            if (a.precision) g += party.prior * (a.precision[at] * (x - z));
+            if (a.precision) g += party.prior * (start.precision * (x - z));
             if (a.laplace != 0.0) g += party.prior * ((sign(x) - sign(z)) / a.laplace);
         }
     } else {
-        for (u32 b = 0; b < a.blocks; b++) {
-            g += party.scale * (double)a.sums[((u64)b * a.seats + who) * a.wide + at];
-        }
+        g += party.scale * (double)start.sums[0];
+        for (u32 b = 1; b < a.blocks; b++) g += party.scale * (double)sums[b * next];
         if (party.prior != 0.0) {
-            if (a.precision) g += party.prior * (a.precision[at] * x);
+            if (a.precision) g += party.prior * (start.precision * x);
             if (a.laplace != 0.0) g += party.prior * (sign(x) / a.laplace);
         }
     }
     double noise = party.shared == 0.0 ? party.own * (double)own
         : party.own == 0.0 ? party.shared * (double)shared
         : party.shared * (double)shared + party.own * (double)own;
-    x = (x - a.step * (party.weight * g)) + a.sigma * noise;
-    a.x[mine] = x;
+    return (x - now.step * (party.weight * g)) + now.sigma * noise;
+}
+
+__device__ static inline void step_put(const Step &a, const Party &party, u32 who, u32 at,
+                                       double x) {
+    a.x[(u64)who * a.dim + at] = x;
     a.weights[(u64)party.slot * a.wide + at] = (float)x;
 }
 
 // A thread makes one block of words, and with it sixteen normals; then all take the steps of their
 // coordinates, next to each other. A row of blocks for each party.
 #define MAKERS 128
+#define STEPS 4
 
 __device__ static inline void keep_normals(const u32 *words, float *normals) {
     u32 first = threadIdx.x / BLOCKS * GROUP + threadIdx.x % BLOCKS;
@@ -1236,23 +1302,48 @@ __device__ static inline void keep_normals(const u32 *words, float *normals) {
 __device__ static void step_noise(const Step &a, float *own, float *shared) {
     u32 block = blockIdx.x * MAKERS + threadIdx.x % MAKERS, words[16];
     const Party &party = a.parties[blockIdx.y];
+    u64 tag = a.moments[a.turn[1]].tag;
     if (threadIdx.x < MAKERS && party.own != 0.0) {
-        chacha8(party.key, block, party.client, a.tag, words);
+        chacha8(party.key, block, party.client, tag, words);
         keep_normals(words, own);
     }
     if (threadIdx.x < MAKERS && party.shared != 0.0) {
-        chacha8(a.key, block, 0xffffffffu, a.tag, words);
+        chacha8(a.key, block, 0xffffffffu, tag, words);
         keep_normals(words, shared);
     }
 }
 
+// Nobody reads this before the next iteration.
+__device__ static inline void step_goes_on(const Step &a) {
+    if (blockIdx.x + blockIdx.y + threadIdx.x == 0) a.turn[0] = a.turn[1] + 1;
+}
+
 __device__ static void step_thread(const Step &a, const float *own, const float *shared) {
     Party party = a.parties[blockIdx.y];
-#pragma unroll 4
-    for (u32 k = threadIdx.x; k < 16 * MAKERS; k += blockDim.x) {
-        u32 at = blockIdx.x * 16 * MAKERS + k;
-        if (at < a.dim) step_one(a, party, blockIdx.y, at, shared[k], own[k]);
+    Moment now = a.moments[a.turn[1]];
+    step_goes_on(a);
+    for (u32 first = threadIdx.x; first < 16 * MAKERS; first += STEPS * blockDim.x) {
+        Start starts[STEPS];
+#pragma unroll
+        for (u32 k = 0; k < STEPS; k++) {
+            u32 at = blockIdx.x * 16 * MAKERS + first + k * blockDim.x;
+            if (at < a.dim) starts[k] = step_start(a, blockIdx.y, at);
+        }
+#pragma unroll
+        for (u32 k = 0; k < STEPS; k++) {
+            u32 here = first + k * blockDim.x, at = blockIdx.x * 16 * MAKERS + here;
+            if (at >= a.dim) continue;
+            double x = step_end(a, now, party, blockIdx.y, at, starts[k], shared[here], own[here]);
+            step_put(a, party, blockIdx.y, at, x);
+        }
     }
+}
+
+extern "C" __global__ void step(Step a) {
+    __shared__ float own[16 * MAKERS], shared[16 * MAKERS];
+    THREADS step_noise(a, own, shared);
+    BARRIER
+    THREADS step_thread(a, own, shared);
 }
 
 // The same in two kernels, of which the first needs no gradient: its normals lie in memory, those of
@@ -1267,8 +1358,8 @@ __device__ static void step_draw(const Step &a, float *normals) {
     bool everybody = blockIdx.y == gridDim.y - 1;
     const Party &party = a.parties[everybody ? 0 : blockIdx.y];
     if (threadIdx.x >= MAKERS || !wanted(a)) return;
-    chacha8(everybody ? a.key : party.key, block, everybody ? 0xffffffffu : party.client, a.tag,
-            words);
+    chacha8(everybody ? a.key : party.key, block, everybody ? 0xffffffffu : party.client,
+            a.moments[a.turn[0]].tag, words);
     keep_normals(words, normals);
 }
 
@@ -1287,29 +1378,33 @@ extern "C" __global__ void step_noise(Step a) {
     THREADS step_keep(a, normals);
 }
 
-#define STEPS 4
 __device__ static void step_move(const Step &a) {
     Party party = a.parties[blockIdx.y];
+    Moment now = a.moments[a.turn[1]];
+    step_goes_on(a);
     u32 first = blockIdx.x * blockDim.x * STEPS + threadIdx.x;
     const float *own = a.noise + (u64)blockIdx.y * a.wide;
     const float *shared = a.noise + (u64)gridDim.y * a.wide;
+    Start starts[STEPS];
+    float mine[STEPS], everybodys[STEPS];
 #pragma unroll
     for (u32 k = 0; k < STEPS; k++) {
         u32 at = first + k * blockDim.x;
         if (at >= a.dim) continue;
-        float everybodys = party.shared == 0.0 ? 0.0f : shared[at];
-        step_one(a, party, blockIdx.y, at, everybodys, party.own == 0.0 ? 0.0f : own[at]);
+        starts[k] = step_start(a, blockIdx.y, at);
+        mine[k] = party.own == 0.0 ? 0.0f : own[at];
+        everybodys[k] = party.shared == 0.0 ? 0.0f : shared[at];
+    }
+#pragma unroll
+    for (u32 k = 0; k < STEPS; k++) {
+        u32 at = first + k * blockDim.x;
+        if (at >= a.dim) continue;
+        double x = step_end(a, now, party, blockIdx.y, at, starts[k], everybodys[k], mine[k]);
+        step_put(a, party, blockIdx.y, at, x);
     }
 }
 
 extern "C" __global__ void step_taken(Step a) { THREADS step_move(a); }
-
-extern "C" __global__ void step(Step a) {
-    __shared__ float own[16 * MAKERS], shared[16 * MAKERS];
-    THREADS step_noise(a, own, shared);
-    BARRIER
-    THREADS step_thread(a, own, shared);
-}
 
 // Parameters in 32 bits: `count` vectors, the first into slot `slots[0]`.
 struct Narrow {

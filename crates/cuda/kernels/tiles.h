@@ -5,6 +5,9 @@
 //
 // A block has `a.group` samples of one seat, `a.band` rows and `a.chunk` output channels.
 
+// So many numbers are on their way before a thread uses the first.
+#define SOME 5
+
 #define STRIP 4
 #define PAIR 2
 
@@ -141,27 +144,30 @@ __device__ static __forceinline__ void tile_images(const Conv &a, u32 from, floa
     }
 }
 
-// Their weights: output channels next to each other, four of which a thread brings at a time.
+// Their weights, output channels next to each other. The threads of a warp bring eight numbers of
+// four output channels, which go to different banks.
 template <int O, int K, int S, bool BACK>
 __device__ static __forceinline__ void tile_weights(const Conv &a, u32 from, float *weights) {
     auto t = Tiles<K, S, BACK>::template of<O>(a);
     const float *w = weights_of(a.pass, t.seat) + a.weight;
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    u32 quads = (a.chunk + 3) / 4, count = MIN(a.slab, t.inputs - from);
-    u32 outer = BACK ? count : quads, inner = BACK ? quads * K * K : count * K * K;
-    u32 by = BACK ? K * K : t.inputs * K * K;
-    for (u32 k = warp; k < outer; k += warps) {
-#pragma unroll 4
-        for (u32 i = lane; i < inner; i += 32) {
-            u32 quad = BACK ? i / (K * K) : k, e = i % (K * K);
-            u32 o = t.low + quad * 4;
-            const float *f = BACK ? w + ((u64)(from + k) * t.outputs + o) * (K * K) + e
-                                  : w + ((u64)o * t.inputs + from) * (K * K) + i;
-            float v[4];
-#pragma unroll
-            for (int n = 0; n < 4; n++) v[n] = o + n < t.outputs ? f[(u64)n * by] : 0.0f;
-            u32 to = BACK ? k * K * K + (S == 1 ? K * K - 1 - e : e) : i;
-            put_four(weights + to * a.wide + quad * 4, {v[0], v[1], v[2], v[3]});
+    u32 count = MIN(a.slab, t.inputs - from);
+    if (!BACK) {
+        for (u32 o = 4 * warp + lane / 8; o < a.chunk; o += 4 * warps) {
+            bool is = t.low + o < t.outputs;
+            const float *f = w + (is ? ((u64)(t.low + o) * t.inputs + from) * (K * K) : 0);
+            for (u32 i = lane % 8; i < count * K * K; i += 8) {
+                copy_one(weights + i * a.wide + o, f + i, is);
+            }
+        }
+        return;
+    }
+    u32 left = MIN(a.chunk, t.outputs - t.low);
+    for (u32 k = warp; k < count; k += warps) {
+        const float *f = w + ((u64)(from + k) * t.outputs + t.low) * (K * K);
+        for (u32 i = lane; i < left * K * K; i += 32) {
+            u32 e = i % (K * K), to = k * K * K + (S == 1 ? K * K - 1 - e : e);
+            copy_one(weights + to * a.wide + i / (K * K), f + i, true);
         }
     }
 }
@@ -172,14 +178,29 @@ __device__ static __forceinline__ void tile_scatter(const Conv &a, u32 from, flo
     auto t = Tiles<K, S, BACK>::template of<O>(a);
     u32 half = t.width / 2, halves = half * (t.height / 2), count = MIN(a.slab, t.inputs - from);
     u32 above = t.top - (K - 1 - a.pad), before = Tiles<K, S, BACK>::before(a);
-    for (u32 at = threadIdx.x; at < a.group * count * halves; at += blockDim.x) {
-        u32 g = at / halves / count, c = at / halves % count, square = at % halves;
-        u32 sample = t.sample(a, g), place = (from + c) * halves + square;
-        u32 won = (u32)tensor(a.pass, sample, a.winners)[place];
-        u32 y = square / half * 2 + won / 2 - above, j = square % half * 2 + won % 2 + before;
-        if (y >= t.tall) continue;
-        images[((g * a.slab + c) * t.tall + y) * a.pitch + j] =
-            tensor(a.pass, sample, a.y)[place];
+    for (u32 g = 0; g < a.group; g++) {
+        u32 sample = t.sample(a, g);
+        const float *dy = tensor(a.pass, sample, a.y) + from * halves;
+        const float *winners = tensor(a.pass, sample, a.winners) + from * halves;
+        float *image = images + g * a.slab * t.tall * a.pitch;
+        for (u32 first = threadIdx.x; first < count * halves; first += SOME * blockDim.x) {
+            float slopes[SOME], won[SOME];
+#pragma unroll
+            for (int k = 0; k < SOME; k++) {
+                u32 at = first + k * blockDim.x;
+                bool is = at < count * halves;
+                slopes[k] = is ? dy[at] : 0.0f;
+                won[k] = is ? winners[at] : 0.0f;
+            }
+#pragma unroll
+            for (int k = 0; k < SOME; k++) {
+                u32 at = first + k * blockDim.x, square = at % halves, winner = (u32)won[k];
+                u32 y = square / half * 2 + winner / 2 - above;
+                u32 j = square % half * 2 + winner % 2 + before;
+                if (at >= count * halves || y >= t.tall) continue;
+                image[(at / halves * t.tall + y) * a.pitch + j] = slopes[k];
+            }
+        }
     }
 }
 
@@ -360,8 +381,9 @@ __device__ static __forceinline__ void tile_end(const Conv &a, const Tile<O> &ti
                     BARRIER \
                 } \
                 THREADS { \
-                    tile_scatter<O, K, S, BACK>(a, from, images); \
                     tile_weights<O, K, S, BACK>(a, from, weights); \
+                    tile_scatter<O, K, S, BACK>(a, from, images); \
+                    ARRIVED \
                 } \
             } else { \
                 THREADS { \

@@ -15,7 +15,7 @@ macro_rules! plain {
         )*
     };
 }
-plain!(u8, u32, u64, f32, f64, Pass, Conv, Dense, Image, Norm, Loss, Party, Step, Narrow);
+plain!(u8, u32, u64, f32, f64, Pass, Conv, Dense, Image, Norm, Loss, Party, Moment, Step, Narrow);
 
 /// As bytes.
 pub(crate) fn bytes<T: Plain>(values: &[T]) -> &[u8] {
@@ -42,6 +42,7 @@ pub(crate) struct Pass {
     pub(crate) weights: u64,
     pub(crate) arena: u64,
     pub(crate) sums: u64,
+    pub(crate) turn: u64,
     pub(crate) dim: u32,
     pub(crate) stride: u32,
     pub(crate) width: u32,
@@ -51,7 +52,7 @@ pub(crate) struct Pass {
     pub(crate) points: u32,
     pub(crate) samples: u32,
     pub(crate) resume: u32,
-    pub(crate) unused: u32,
+    pub(crate) every: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -170,6 +171,14 @@ pub(crate) struct Party {
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
+pub(crate) struct Moment {
+    pub(crate) tag: u64,
+    pub(crate) step: f64,
+    pub(crate) sigma: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Step {
     pub(crate) x: u64,
     pub(crate) z: u64,
@@ -179,9 +188,8 @@ pub(crate) struct Step {
     pub(crate) sums: u64,
     pub(crate) weights: u64,
     pub(crate) noise: u64,
-    pub(crate) tag: u64,
-    pub(crate) step: f64,
-    pub(crate) sigma: f64,
+    pub(crate) moments: u64,
+    pub(crate) turn: u64,
     pub(crate) laplace: f64,
     pub(crate) key: [u32; 8],
     pub(crate) dim: u32,

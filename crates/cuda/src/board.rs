@@ -4,7 +4,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use cudarc::driver::result;
-use cudarc::driver::sys::CUfunction_attribute_enum;
+use cudarc::driver::sys::{
+    CUfunction_attribute_enum, CUgraphExec, CUgraphInstantiate_flags, CUstreamCaptureMode_enum,
+};
 use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream};
 use cudarc::nvrtc::Ptx;
 
@@ -60,6 +62,15 @@ pub(crate) trait Board: Send + Debug {
 
     /// Let the rest wait for what was started aside.
     fn join(&mut self) -> Result<(), DeviceError>;
+
+    /// Start nothing from here on, but keep it in mind.
+    fn learn(&mut self) -> Result<(), DeviceError>;
+
+    /// Start everything again, and what is kept in mind is a routine in place of the last one.
+    fn learnt(&mut self) -> Result<(), DeviceError>;
+
+    /// Start the routine.
+    fn repeat(&mut self) -> Result<(), DeviceError>;
 
     /// Start a kernel, behind all that was started before, with these blocks of so many
     /// threads and shared bytes.
@@ -155,6 +166,7 @@ impl Boards for Gpu {
             beside: self.context.new_stream()?,
             event: self.context.new_event(None)?,
             aside: false,
+            routine: Routine(std::ptr::null_mut()),
             context: Arc::clone(&self.context),
             kernels: Arc::clone(&self.kernels),
             taken: Vec::new(),
@@ -171,9 +183,27 @@ struct Stream {
     beside: Arc<CudaStream>,
     event: CudaEvent,
     aside: bool,
+    routine: Routine,
     kernels: Arc<Vec<(&'static str, CudaFunction)>>,
     taken: Vec<u64>,
     staging: Pinned,
+}
+
+/// Kernels that are started as one.
+#[derive(Debug)]
+struct Routine(CUgraphExec);
+
+// SAFETY: nobody else has it.
+unsafe impl Send for Routine {}
+
+impl Routine {
+    fn free(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: it was made by the driver, and is done: streams have been waited for.
+            let _ = unsafe { result::graph::exec_destroy(self.0) };
+            self.0 = std::ptr::null_mut();
+        }
+    }
 }
 
 /// Memory of this machine that the GPU reads and writes by itself.
@@ -287,6 +317,36 @@ impl Board for Stream {
         Ok(self.stream.wait(&self.event)?)
     }
 
+    fn learn(&mut self) -> Result<(), DeviceError> {
+        self.context.bind_to_thread()?;
+        self.stream.synchronize()?;
+        let mode = CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is ours.
+        Ok(unsafe { result::stream::begin_capture(self.stream.cu_stream(), mode) }?)
+    }
+
+    fn learnt(&mut self) -> Result<(), DeviceError> {
+        self.context.bind_to_thread()?;
+        self.routine.free();
+        // SAFETY: the stream is ours, and kept kernels in mind; the graph is freed once.
+        unsafe {
+            let graph = result::stream::end_capture(self.stream.cu_stream())?;
+            let made = result::graph::instantiate(graph, CUgraphInstantiate_flags(0));
+            result::graph::destroy(graph)?;
+            self.routine = Routine(made?);
+        }
+        Ok(())
+    }
+
+    fn repeat(&mut self) -> Result<(), DeviceError> {
+        if self.routine.0.is_null() {
+            return Err(DeviceError::Plan { what: "a routine that was not learnt" });
+        }
+        self.context.bind_to_thread()?;
+        // SAFETY: those who let it be learnt answer for what its kernels touch.
+        Ok(unsafe { result::graph::launch(self.routine.0, self.stream.cu_stream()) }?)
+    }
+
     unsafe fn launch(
         &mut self,
         kernel: &'static str,
@@ -319,6 +379,7 @@ impl Drop for Stream {
             // SAFETY: it was allocated here, and everything that used it is done.
             let _ = unsafe { result::free_sync(address) };
         }
+        self.routine.free();
         self.staging.free();
     }
 }

@@ -100,7 +100,13 @@ impl Emulated {
 
 impl Boards for Emulated {
     fn board(&self) -> Result<Box<dyn Board>, DeviceError> {
-        Ok(Box::new(Here { library: Arc::clone(&self.0), taken: Vec::new(), staging: Vec::new() }))
+        Ok(Box::new(Here {
+            library: Arc::clone(&self.0),
+            taken: Vec::new(),
+            staging: Vec::new(),
+            learns: false,
+            routine: Vec::new(),
+        }))
     }
 }
 
@@ -110,7 +116,12 @@ struct Here {
     library: Arc<Library>,
     taken: Vec<Box<[u64]>>,
     staging: Vec<u8>,
+    learns: bool,
+    routine: Vec<Started>,
 }
+
+/// A kernel with its blocks, threads and arguments.
+type Started = (&'static str, (u32, u32), (u32, u32), Vec<u8>);
 
 impl Board for Here {
     fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError> {
@@ -166,13 +177,38 @@ impl Board for Here {
         Ok(())
     }
 
+    fn learn(&mut self) -> Result<(), DeviceError> {
+        self.learns = true;
+        self.routine.clear();
+        Ok(())
+    }
+
+    fn learnt(&mut self) -> Result<(), DeviceError> {
+        self.learns = false;
+        Ok(())
+    }
+
+    fn repeat(&mut self) -> Result<(), DeviceError> {
+        let routine = std::mem::take(&mut self.routine);
+        for (kernel, blocks, threads, arguments) in &routine {
+            // SAFETY: those who let it be learnt answer for it.
+            unsafe { self.launch(kernel, *blocks, *threads, arguments) }?;
+        }
+        self.routine = routine;
+        Ok(())
+    }
+
     unsafe fn launch(
         &mut self,
         kernel: &'static str,
         blocks: (u32, u32),
-        (threads, _): (u32, u32),
+        (threads, shared): (u32, u32),
         arguments: &[u8],
     ) -> Result<(), DeviceError> {
+        if self.learns {
+            self.routine.push((kernel, blocks, (threads, shared), arguments.to_vec()));
+            return Ok(());
+        }
         type Start = unsafe extern "C" fn(*const u8, u32, u32, u32, *const u8) -> bool;
         // the kernels' indices of threads and blocks are global
         static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -17,7 +17,7 @@ use consilience_core::walk::{
 use rayon::prelude::*;
 
 use crate::args::{
-    Conv, Dense, Image, Loss, Narrow, Norm, Party, Pass, Plain, Step, TABLE, bytes, bytes_mut,
+    Conv, Dense, Image, Loss, Moment, Narrow, Norm, Party, Pass, Plain, Step, TABLE, bytes, bytes_mut,
 };
 use crate::board::{Board, Boards, Gpu, NARROW, Room};
 use crate::shapes::{self, Cut};
@@ -181,6 +181,10 @@ struct Seats {
     base: Room,
     precision: Room,
     parties: Room,
+    moments: Room,
+    turn: Room,
+    /// What the board's routine was learnt for.
+    learnt: Vec<u8>,
     /// The prior whose precisions are there.
     prior: Option<Prior>,
     /// Whose reference points are there, and their marks.
@@ -475,8 +479,8 @@ impl Seats {
                 }
             }
         }
-        let rows = self.rows.put(board, &rows)?;
         let mut pass = self.pass(nets, (each, points, seats));
+        pass.rows = self.rows.put(board, &rows)?;
         pass.slots = self.slots.at;
         pass.counts = self.counts.put(board, &vec![batch as u32; parties])?;
         pass.pitch = batch as u32;
@@ -506,46 +510,77 @@ impl Seats {
             Prior::Laplace { scale } => step.laplace = *scale,
             Prior::Flat | Prior::Laws(_) => {}
         }
-        let across = d.div_ceil(NORMALS) as u32;
         if nets.layout.apart {
             let numbers = (parties + 1) * wide(plan);
             self.noise.reserve(board, numbers * size_of::<f32>())?;
             step.noise = self.noise.at;
         }
-        for (number, k) in (from..).zip(0..steps) {
-            step.tag = number | ((Purpose::Noise as u64) << 56);
-            let size = schedule.at(number);
-            (step.step, step.sigma) = (size, noise_scale(size, temperature));
-            if nets.layout.apart {
-                let blocks = (across, parties as u32 + 1);
-                board.aside(true)?;
-                // SAFETY: the kernel takes a `Step`; there is room for the noise of every party,
-                // and of everybody.
-                unsafe { start(board, "step_noise", blocks, (THREADS, 0), step) }?;
-                board.aside(false)?;
-            }
-            pass.rows = rows + (k * parties * batch * size_of::<u32>()) as u64;
-            for block in 0..blocks {
-                pass.sums = self.sums.at + (block * seats * wide(plan) * size_of::<f32>()) as u64;
-                let block = block * BLOCK;
-                for first in (block..batch.min(block + BLOCK)).step_by(each) {
-                    (pass.first, pass.resume) = (first as u32, u32::from(first > block));
-                    Launcher { nets, board, pass }.run()?;
-                }
-            }
-            // it goes on when the noise is there, too: what was started aside has been waited for
-            let (kernel, across) = match nets.layout.apart {
-                true => ("step_taken", d.div_ceil(STEPS) as u32),
-                false => ("step", across),
-            };
-            // SAFETY: the kernel takes a `Step`; every vector has `dim` numbers for each party, and
-            // no thread touches one beyond.
-            unsafe { start(board, kernel, (across, parties as u32), (THREADS, 0), step) }?;
+        let moments: Vec<Moment> = (from..from + steps as u64)
+            .map(|number| {
+                let size = schedule.at(number);
+                let tag = number | ((Purpose::Noise as u64) << 56);
+                Moment { tag, step: size, sigma: noise_scale(size, temperature) }
+            })
+            .collect();
+        step.moments = self.moments.put(board, &moments)?;
+        pass.turn = self.turn.put(board, &[0u32, 0])?;
+        step.turn = pass.turn;
+        pass.every = (parties * batch) as u32;
+        // kernels of an iteration are the same in all of them, and often in the next walk
+        let said = [bytes(&[pass]), bytes(&[step]), bytes(&[batch as u64])].concat();
+        if self.learnt != said {
+            self.learnt.clear();
+            board.learn()?;
+            let started = self.iteration(nets, board, (pass, step), batch);
+            board.learnt()?;
+            started?;
+            self.learnt = said;
+        }
+        for _ in 0..steps {
+            board.repeat()?;
         }
         let staged = board.read_staged(self.x.at, parties * vector)?;
         let to = walks.iter_mut().zip(staged.chunks_exact(vector));
         at_once(&Pool, to.collect(), |(walk, from)| bytes_mut(walk.x).copy_from_slice(from));
         Ok(())
+    }
+
+    /// Start the kernels of one iteration of all parties.
+    fn iteration(
+        &self,
+        nets: &Nets,
+        board: &mut dyn Board,
+        (mut pass, step): (Pass, Step),
+        batch: usize,
+    ) -> Result<(), DeviceError> {
+        let (d, wide) = (step.dim as usize, u64::from(step.wide));
+        let (apart, across) = (nets.layout.apart, d.div_ceil(NORMALS) as u32);
+        let parties = pass.samples / pass.each / pass.points;
+        if apart {
+            let blocks = (across, parties + 1);
+            board.aside(true)?;
+            // SAFETY: the kernel takes a `Step`; there is room for the noise of every party, and of
+            // everybody.
+            unsafe { start(board, "step_noise", blocks, (THREADS, 0), step) }?;
+            board.aside(false)?;
+        }
+        for block in 0..batch.div_ceil(BLOCK) {
+            let sums = block as u64 * u64::from(step.seats) * wide * size_of::<f32>() as u64;
+            pass.sums = self.sums.at + sums;
+            let block = block * BLOCK;
+            for first in (block..batch.min(block + BLOCK)).step_by(pass.each as usize) {
+                (pass.first, pass.resume) = (first as u32, u32::from(first > block));
+                Launcher { nets, board, pass }.run()?;
+            }
+        }
+        // it goes on when the noise is there, too: what was started aside has been waited for
+        let (kernel, across) = match apart {
+            true => ("step_taken", d.div_ceil(STEPS) as u32),
+            false => ("step", across),
+        };
+        // SAFETY: the kernel takes a `Step`; every vector has `dim` numbers for each party, and no
+        // thread touches one beyond.
+        unsafe { start(board, kernel, (across, parties), (THREADS, 0), step) }
     }
 
     /// Reference points that are not here yet, and which seat has which parameters: a slot for

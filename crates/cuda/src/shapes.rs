@@ -18,7 +18,7 @@ const THREADS: u32 = 256;
 const PAIR: u32 = 2;
 const STRIP: u32 = 4;
 /// So many tiles of eight output channels fill a GPU.
-const MANY_TILES: u32 = 60_000;
+const MANY_TILES: u32 = if cfg!(test) { 500 } else { 60_000 };
 /// So many blocks fill a GPU: only beyond does a block take several samples.
 const FEW_BLOCKS: u32 = 240;
 /// Shared bytes of a block of which several fit in a multiprocessor.
@@ -170,9 +170,15 @@ pub(crate) fn sheets(conv: Conv) -> Option<Cut<Conv>> {
 
 /// Gradients of the weights of any convolution whose image fits in shared memory.
 pub(crate) fn squares(conv: Conv) -> Option<Cut<Conv>> {
-    let area = (conv.height + 2 * conv.pad) * (conv.width + 2 * conv.pad);
+    let (tall, broad) = (conv.height + 2 * conv.pad, conv.width + 2 * conv.pad);
     let squares = conv.rows / conv.tile * (conv.columns / conv.tile);
-    let fixed = (conv.inputs * area).next_multiple_of(4);
+    // kernels of side 5 of some channels lie in different banks, if there is room
+    let above = |least: u32, bank: u32| least + (bank + 32 - least % 32) % 32;
+    let pitch = above(broad, 6);
+    let wide = above(tall * pitch, 1);
+    let roomy = conv.inputs * wide * 8 <= MOST_SHARED as u32;
+    let (pitch, wide) = if roomy { (pitch, wide) } else { (broad, tall * broad) };
+    let fixed = (conv.inputs * wide).next_multiple_of(4);
     let left = (MOST_SHARED as u32 / 4).saturating_sub(fixed);
     let chunk = (left / (2 * squares).max(1)).min(conv.outputs);
     if chunk == 0 {
@@ -187,7 +193,15 @@ pub(crate) fn squares(conv: Conv) -> Option<Cut<Conv>> {
     let tasks = chunk * rows * conv.kernel / abreast + biases;
     let threads = tasks.next_multiple_of(32).clamp(64, 512);
     Some(Cut {
-        arguments: Conv { abreast, chunk, turned: 0, ..conv },
+        arguments: Conv {
+            abreast,
+            chunk,
+            pitch,
+            wide,
+            group: lanes(conv.width, false),
+            turned: 0,
+            ..conv
+        },
         kernel: "conv_weights_staged",
         blocks: (conv.pass.samples, conv.outputs.div_ceil(chunk)),
         threads: (threads, 4 * (fixed + 2 * squares * chunk)),
@@ -213,13 +227,14 @@ pub(crate) fn dense(dense: Dense) -> Cut<Dense> {
 /// Slopes of its inputs.
 pub(crate) fn dense_slopes(dense: Dense) -> Cut<Dense> {
     let Pass { samples, each, .. } = dense.pass;
-    let pitch = dense.outputs.next_multiple_of(4);
-    let pitch = if 16 * pitch as usize <= MOST_SHARED { pitch } else { 0 };
+    let rows = each.next_multiple_of(4).min(if each <= 8 { 8 } else { 16 });
+    let most = (70 << 10) / (4 * (rows + 128));
+    let slab = parts(dense.outputs, most - 4).next_multiple_of(4);
     Cut {
-        arguments: Dense { pitch, ..dense },
+        arguments: Dense { rows, slab, pitch: slab, ..dense },
         kernel: "dense_slopes",
-        blocks: (samples / each, each.div_ceil(4) * dense.inputs.div_ceil(128)),
-        threads: (128, 16 * pitch),
+        blocks: (samples / each, each.div_ceil(rows) * dense.inputs.div_ceil(128)),
+        threads: (32 * rows, 4 * (rows + 128) * slab),
     }
 }
 
