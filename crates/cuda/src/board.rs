@@ -3,12 +3,14 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use consilience_core::threads::{Piece, Threads, at_once};
 use cudarc::driver::result;
 use cudarc::driver::sys::{
     CUfunction_attribute_enum, CUgraphExec, CUgraphInstantiate_flags, CUstreamCaptureMode_enum,
 };
-use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream};
+use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverError};
 use cudarc::nvrtc::Ptx;
+use rayon::prelude::*;
 
 use crate::DeviceError;
 use crate::args::{Plain, bytes};
@@ -47,14 +49,11 @@ pub(crate) trait Board: Send + Debug {
     /// Fetch bytes, when all that was started is done.
     fn read(&mut self, from: u64, bytes: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Room here for what is to be brought or was fetched.
-    fn staging(&mut self, bytes: usize) -> Result<&mut [u8], DeviceError>;
+    /// Bring vectors of the same length there, one behind the other, by many threads.
+    fn write_all(&mut self, to: u64, vectors: Vec<&[u8]>) -> Result<(), DeviceError>;
 
-    /// Bring the first of it there.
-    fn write_staged(&mut self, to: u64, bytes: usize) -> Result<(), DeviceError>;
-
-    /// Fetch so many bytes to it, when all that was started is done.
-    fn read_staged(&mut self, from: u64, bytes: usize) -> Result<&[u8], DeviceError>;
+    /// Fetch them, when all that was started is done.
+    fn read_all(&mut self, from: u64, vectors: Vec<&mut [u8]>) -> Result<(), DeviceError>;
 
     /// Whether what is started from here on goes on beside the rest: it waits for all that was
     /// started so far, and nothing waits for it before [`Board::join`].
@@ -86,6 +85,15 @@ pub(crate) trait Board: Send + Debug {
         threads_and_shared: (u32, u32),
         arguments: &[u8],
     ) -> Result<(), DeviceError>;
+}
+
+/// The threads of the pool that asks, or of the one that everybody has.
+pub(crate) struct Pool;
+
+impl Threads for Pool {
+    fn each(&self, work: &mut [Piece<'_>]) {
+        work.par_iter_mut().with_max_len(1).for_each(|piece| piece());
+    }
 }
 
 /// Makes boards that see each other's memory.
@@ -171,6 +179,7 @@ impl Boards for Gpu {
             kernels: Arc::clone(&self.kernels),
             taken: Vec::new(),
             staging: Pinned { at: std::ptr::null_mut(), bytes: 0 },
+            arrived: Vec::new(),
         }))
     }
 }
@@ -187,6 +196,8 @@ struct Stream {
     kernels: Arc<Vec<(&'static str, CudaFunction)>>,
     taken: Vec<u64>,
     staging: Pinned,
+    /// One for each vector that is fetched.
+    arrived: Vec<CudaEvent>,
 }
 
 /// Kernels that are started as one.
@@ -277,30 +288,57 @@ impl Board for Stream {
         Ok(self.stream.synchronize()?)
     }
 
-    fn staging(&mut self, bytes: usize) -> Result<&mut [u8], DeviceError> {
+    fn write_all(&mut self, to: u64, vectors: Vec<&[u8]>) -> Result<(), DeviceError> {
+        let (length, stream) = (vectors.first().map_or(0, |v| v.len()), &self.stream);
         self.context.bind_to_thread()?;
-        self.stream.synchronize()?;
-        self.staging.reserve(bytes)?;
-        Ok(self.staging.first(bytes))
+        stream.synchronize()?;
+        self.staging.reserve(length * vectors.len())?;
+        let staging = self.staging.first(length * vectors.len()).chunks_mut(length.max(1));
+        let parts = (0u64..).zip(vectors.into_iter().zip(staging)).collect();
+        // each goes its way while others are copied
+        let sent = at_once(&Pool, parts, |(k, (vector, staged))| {
+            staged.copy_from_slice(vector);
+            self.context.bind_to_thread()?;
+            let at = to + k * length as u64;
+            // SAFETY: there is room for these bytes, and they stay as they are until the stream is
+            // done, for which all wait who write there.
+            unsafe { result::memcpy_htod_async(at, staged, stream.cu_stream()) }
+        });
+        Ok(sent.into_iter().collect::<Result<_, _>>()?)
     }
 
-    fn write_staged(&mut self, to: u64, bytes: usize) -> Result<(), DeviceError> {
+    fn read_all(&mut self, from: u64, vectors: Vec<&mut [u8]>) -> Result<(), DeviceError> {
+        let length = vectors.first().map_or(0, |v| v.len());
         self.context.bind_to_thread()?;
-        let from = self.staging.first(bytes);
-        // SAFETY: there is room for these bytes, and they stay as they are until the stream is
-        // done: `staging` waits for it.
-        Ok(unsafe { result::memcpy_htod_async(to, from, self.stream.cu_stream()) }?)
-    }
-
-    fn read_staged(&mut self, from: u64, bytes: usize) -> Result<&[u8], DeviceError> {
-        self.staging(bytes)?;
-        // SAFETY: there are as many bytes there, and they are here when the stream is done.
-        unsafe {
-            let to = self.staging.first(bytes);
-            result::memcpy_dtoh_async(to, from, self.stream.cu_stream())
-        }?;
-        self.stream.synchronize()?;
-        Ok(self.staging.first(bytes))
+        if length * vectors.len() > self.staging.bytes {
+            self.stream.synchronize()?; // something may be on its way from there
+        }
+        self.staging.reserve(length * vectors.len())?;
+        while self.arrived.len() < vectors.len() {
+            self.arrived.push(self.context.new_event(None)?);
+        }
+        let staging = self.staging.first(length * vectors.len()).chunks_mut(length.max(1));
+        let mut parts = Vec::with_capacity(vectors.len());
+        for ((k, vector), (staged, event)) in
+            (0u64..).zip(vectors).zip(staging.zip(&self.arrived))
+        {
+            let at = from + k * length as u64;
+            // SAFETY: there are as many bytes there, which are here when the event has come.
+            unsafe { result::memcpy_dtoh_async(staged, at, self.stream.cu_stream()) }?;
+            event.record(&self.stream)?;
+            parts.push((&*staged, vector, event));
+        }
+        if let Some((.., first)) = parts.first() {
+            first.synchronize()?;
+        }
+        // those that are here are copied while others come
+        let taken = at_once(&Pool, parts, |(staged, vector, event)| {
+            event.synchronize()?;
+            vector.copy_from_slice(staged);
+            Ok::<_, DriverError>(())
+        });
+        taken.into_iter().collect::<Result<(), _>>()?;
+        Ok(self.stream.synchronize()?)
     }
 
     fn aside(&mut self, aside: bool) -> Result<(), DeviceError> {

@@ -103,7 +103,6 @@ impl Boards for Emulated {
         Ok(Box::new(Here {
             library: Arc::clone(&self.0),
             taken: Vec::new(),
-            staging: Vec::new(),
             learns: false,
             routine: Vec::new(),
         }))
@@ -115,7 +114,6 @@ impl Boards for Emulated {
 struct Here {
     library: Arc<Library>,
     taken: Vec<Box<[u64]>>,
-    staging: Vec<u8>,
     learns: bool,
     routine: Vec<Started>,
 }
@@ -149,24 +147,12 @@ impl Board for Here {
         Ok(())
     }
 
-    fn staging(&mut self, bytes: usize) -> Result<&mut [u8], DeviceError> {
-        self.staging.resize(bytes.max(self.staging.len()), 0);
-        Ok(&mut self.staging[..bytes])
+    fn write_all(&mut self, to: u64, vectors: Vec<&[u8]>) -> Result<(), DeviceError> {
+        (0u64..).zip(vectors).try_for_each(|(k, v)| self.write(to + k * v.len() as u64, v))
     }
 
-    fn write_staged(&mut self, to: u64, bytes: usize) -> Result<(), DeviceError> {
-        let staging = std::mem::take(&mut self.staging);
-        self.write(to, &staging[..bytes])?;
-        self.staging = staging;
-        Ok(())
-    }
-
-    fn read_staged(&mut self, from: u64, bytes: usize) -> Result<&[u8], DeviceError> {
-        self.staging(bytes)?;
-        let mut staging = std::mem::take(&mut self.staging);
-        self.read(from, &mut staging[..bytes])?;
-        self.staging = staging;
-        Ok(&self.staging[..bytes])
+    fn read_all(&mut self, from: u64, vectors: Vec<&mut [u8]>) -> Result<(), DeviceError> {
+        (0u64..).zip(vectors).try_for_each(|(k, v)| self.read(from + k * v.len() as u64, v))
     }
 
     fn aside(&mut self, _: bool) -> Result<(), DeviceError> {

@@ -10,16 +10,15 @@ use consilience_core::model::{
 };
 use consilience_core::rng::{Addresses, ClientId, Purpose, Seed};
 use consilience_core::step::noise_scale;
-use consilience_core::threads::{Piece, Threads, at_once};
+use consilience_core::threads::Threads;
 use consilience_core::walk::{
     ControlVariate, Walk, WalkRoom, rows_of as minibatch_of, step_by_step,
 };
-use rayon::prelude::*;
 
 use crate::args::{
     Conv, Dense, Image, Loss, Moment, Narrow, Norm, Party, Pass, Plain, Step, TABLE, bytes, bytes_mut,
 };
-use crate::board::{Board, Boards, Gpu, NARROW, Room};
+use crate::board::{Board, Boards, Gpu, NARROW, Pool, Room};
 use crate::shapes::{self, Cut};
 use crate::{Device, DeviceError};
 
@@ -277,15 +276,6 @@ fn open(
     }
 }
 
-/// The threads of the pool that asks, or of the one that everybody has.
-struct Pool;
-
-impl Threads for Pool {
-    fn each(&self, work: &mut [Piece<'_>]) {
-        work.par_iter_mut().with_max_len(1).for_each(|piece| piece());
-    }
-}
-
 /// Rows that go through the net together: a multiple of eight that divides a block.
 fn rows_at_a_time(stride: usize, seats: usize, most: usize) -> usize {
     let row = size_of::<f32>() * stride * seats;
@@ -448,10 +438,7 @@ impl Seats {
             }
         }
         self.bring_references(nets, board, walks)?;
-        let staging = board.staging(parties * vector)?;
-        let brought = walks.iter().zip(staging.chunks_exact_mut(vector));
-        at_once(&Pool, brought.collect(), |(walk, to)| to.copy_from_slice(bytes(walk.x)));
-        board.write_staged(self.x.at, parties * vector)?;
+        board.write_all(self.x.at, walks.iter().map(|walk| bytes(walk.x)).collect())?;
         let order = self.slots.at + (seats * size_of::<u32>()) as u64;
         self.narrow(nets, board, self.x.at, parties, order)?;
         let noises: Vec<Addresses> = walks.iter().filter_map(|w| w.noise.addresses()).collect();
@@ -526,23 +513,25 @@ impl Seats {
         pass.turn = self.turn.put(board, &[0u32, 0])?;
         step.turn = pass.turn;
         pass.every = (parties * batch) as u32;
-        // kernels of an iteration are the same in all of them, and often in the next walk
+        // Kernels of an iteration are the same in all of them, and often in the next walk. The first
+        // time they are started one by one: a driver may have to load them, which it cannot do
+        // while it learns.
         let said = [bytes(&[pass]), bytes(&[step]), bytes(&[batch as u64])].concat();
-        if self.learnt != said {
+        let known = self.learnt == said;
+        if !known {
             self.learnt.clear();
+            self.iteration(nets, board, (pass, step), batch)?;
             board.learn()?;
             let started = self.iteration(nets, board, (pass, step), batch);
-            board.learnt()?;
-            started?;
+            let learnt = board.learnt();
+            started.and(learnt)?;
             self.learnt = said;
         }
-        for _ in 0..steps {
+        for _ in usize::from(!known)..steps {
             board.repeat()?;
         }
-        let staged = board.read_staged(self.x.at, parties * vector)?;
-        let to = walks.iter_mut().zip(staged.chunks_exact(vector));
-        at_once(&Pool, to.collect(), |(walk, from)| bytes_mut(walk.x).copy_from_slice(from));
-        Ok(())
+        let to = walks.iter_mut().map(|walk| bytes_mut(walk.x)).collect();
+        board.read_all(self.x.at, to)
     }
 
     /// Start the kernels of one iteration of all parties.
