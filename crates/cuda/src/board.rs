@@ -365,14 +365,16 @@ impl Board for Stream {
 
     fn learnt(&mut self) -> Result<(), DeviceError> {
         self.context.bind_to_thread()?;
-        self.routine.free();
         // SAFETY: the stream is ours, and kept kernels in mind; the graph is freed once.
-        unsafe {
+        let made = unsafe {
             let graph = result::stream::end_capture(self.stream.cu_stream())?;
             let made = result::graph::instantiate(graph, CUgraphInstantiate_flags(0));
             result::graph::destroy(graph)?;
-            self.routine = Routine(made?);
-        }
+            made?
+        };
+        // not before: to free something would end what is being learnt
+        self.routine.free();
+        self.routine = Routine(made);
         Ok(())
     }
 

@@ -513,21 +513,17 @@ impl Seats {
         pass.turn = self.turn.put(board, &[0u32, 0])?;
         step.turn = pass.turn;
         pass.every = (parties * batch) as u32;
-        // Kernels of an iteration are the same in all of them, and often in the next walk. The first
-        // time they are started one by one: a driver may have to load them, which it cannot do
-        // while it learns.
+        // kernels of an iteration are the same in all of them, and often in the next walk
         let said = [bytes(&[pass]), bytes(&[step]), bytes(&[batch as u64])].concat();
-        let known = self.learnt == said;
-        if !known {
+        if self.learnt != said {
             self.learnt.clear();
-            self.iteration(nets, board, (pass, step), batch)?;
             board.learn()?;
             let started = self.iteration(nets, board, (pass, step), batch);
             let learnt = board.learnt();
             started.and(learnt)?;
             self.learnt = said;
         }
-        for _ in usize::from(!known)..steps {
+        for _ in 0..steps {
             board.repeat()?;
         }
         let to = walks.iter_mut().map(|walk| bytes_mut(walk.x)).collect();
