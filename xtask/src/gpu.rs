@@ -39,6 +39,7 @@ pub fn run(root: &Path) -> Result<(), String> {
             .current_dir(root);
         check(test, "cargo test -p consilience-cuda")
     })?;
+    sanitised(root)?;
     step("the command is built", || {
         let mut build = cargo();
         build
@@ -91,6 +92,30 @@ pub fn run(root: &Path) -> Result<(), String> {
         Err(why) => println!("skipped: PyTorch beside it: {why}"),
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
+}
+
+/// Let compute-sanitizer look for accesses beyond what is there, and for races, if it is found.
+fn sanitised(root: &Path) -> Result<(), String> {
+    let found = Command::new("compute-sanitizer").arg("--version").output();
+    if !found.is_ok_and(|found| found.status.success()) {
+        println!("skipped: compute-sanitizer, which is not found");
+        return Ok(());
+    }
+    for tool in ["memcheck", "racecheck"] {
+        step(&format!("compute-sanitizer: {tool}"), || {
+            let runner = format!(
+                "target.'cfg(all())'.runner = ['compute-sanitizer', '--tool', '{tool}', \
+                 '--error-exitcode', '9']"
+            );
+            let mut test = cargo();
+            test.args(["--config", &runner, "test", "--profile", "test", "-p", "consilience-cuda"])
+                .args(["--lib", "--", "gradients_of"])
+                .env("CONSILIENCE_GPU", "1")
+                .current_dir(root);
+            check(test, tool)
+        })?;
+    }
+    Ok(())
 }
 
 /// The rows of a net; `None` where they are not at hand.

@@ -112,6 +112,11 @@ __device__ static __forceinline__ void copy_one(float *to, const float *from, bo
 #endif
 }
 
+// x / y, with 1.0f / y at hand: x below 2^20.
+__device__ static __forceinline__ u32 over(u32 x, float inverse) {
+    return (u32)(((float)x + 0.5f) * inverse);
+}
+
 __device__ static inline float tree(const float *r, u32 by) {
     return ((r[0] + r[4 * by]) + (r[2 * by] + r[6 * by]))
         + ((r[by] + r[5 * by]) + (r[3 * by] + r[7 * by]));
@@ -349,6 +354,8 @@ __device__ static void weights_stage(const Conv &a, float *image, Slope *slopes)
     const float *winners = a.tile > 1 ? tensor(a.pass, blockIdx.x, a.winners) : dy;
     u32 low = blockIdx.y * a.chunk, last = MIN(low + a.chunk, a.outputs);
     u32 all = (last - low) * squares;
+    float by_squares = 1.0f / (float)squares, by_across = 1.0f / (float)across;
+    float by_tile = 1.0f / (float)a.tile;
     dy += low * squares;
     winners += low * squares;
     for (u32 first = threadIdx.x; first < all; first += SOME * blockDim.x) {
@@ -361,8 +368,10 @@ __device__ static void weights_stage(const Conv &a, float *image, Slope *slopes)
         }
 #pragma unroll
         for (int k = 0; k < SOME; k++) {
-            u32 at = first + k * blockDim.x, e = at % squares, winner = (u32)won[k];
-            u32 i = e / across * a.tile + winner / a.tile, j = e % across * a.tile + winner % a.tile;
+            u32 at = first + k * blockDim.x, winner = (u32)won[k];
+            u32 e = at - over(at, by_squares) * squares, row = over(e, by_across);
+            u32 down = over(winner, by_tile);
+            u32 i = row * a.tile + down, j = (e - row * across) * a.tile + winner - down * a.tile;
             if (at < all) slopes[at] = {s[k], i * a.stride * a.pitch + j * a.stride};
         }
     }
@@ -1404,20 +1413,24 @@ __device__ static void step_move(const Step &a) {
     }
 }
 
-extern "C" __global__ void step_taken(Step a) { THREADS step_move(a); }
+extern "C" __global__ void BOUNDS(128, 7) step_taken(Step a) { THREADS step_move(a); }
 
 // Parameters in 32 bits: `count` vectors, the first into slot `slots[0]`.
 struct Narrow {
-    const double *x;
+    double *x;
     const u32 *slots;
     float *weights;
     u32 dim, wide;
+    u32 same;              // whether all are as the first one, and only that is there
+    u32 unused;
 };
 
 __device__ static void narrow_thread(const Narrow &a) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x, which = blockIdx.y;
     if (at >= a.dim) return;
-    a.weights[(u64)a.slots[which] * a.wide + at] = (float)a.x[(u64)which * a.dim + at];
+    double x = a.x[(u64)(a.same ? 0 : which) * a.dim + at];
+    if (a.same && which) a.x[(u64)which * a.dim + at] = x;
+    a.weights[(u64)a.slots[which] * a.wide + at] = (float)x;
 }
 
 extern "C" __global__ void narrow(Narrow a) { THREADS narrow_thread(a); }

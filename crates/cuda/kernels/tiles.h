@@ -178,6 +178,7 @@ __device__ static __forceinline__ void tile_scatter(const Conv &a, u32 from, flo
     auto t = Tiles<K, S, BACK>::template of<O>(a);
     u32 half = t.width / 2, halves = half * (t.height / 2), count = MIN(a.slab, t.inputs - from);
     u32 above = t.top - (K - 1 - a.pad), before = Tiles<K, S, BACK>::before(a);
+    float by_halves = 1.0f / (float)halves, by_half = 1.0f / (float)half;
     for (u32 g = 0; g < a.group; g++) {
         u32 sample = t.sample(a, g);
         const float *dy = tensor(a.pass, sample, a.y) + from * halves;
@@ -194,11 +195,12 @@ __device__ static __forceinline__ void tile_scatter(const Conv &a, u32 from, flo
             }
 #pragma unroll
             for (int k = 0; k < SOME; k++) {
-                u32 at = first + k * blockDim.x, square = at % halves, winner = (u32)won[k];
-                u32 y = square / half * 2 + winner / 2 - above;
-                u32 j = square % half * 2 + winner % 2 + before;
+                u32 at = first + k * blockDim.x, winner = (u32)won[k], c = over(at, by_halves);
+                u32 square = at - c * halves, row = over(square, by_half);
+                u32 y = row * 2 + winner / 2 - above;
+                u32 j = (square - row * half) * 2 + winner % 2 + before;
                 if (at >= count * halves || y >= t.tall) continue;
-                image[(at / halves * t.tall + y) * a.pitch + j] = slopes[k];
+                image[(c * t.tall + y) * a.pitch + j] = slopes[k];
             }
         }
     }
@@ -369,10 +371,7 @@ __device__ static __forceinline__ void tile_end(const Conv &a, const Tile<O> &ti
         u32 numbers = a.group * a.slab * tall * a.pitch; \
         float *weights = images + numbers; \
         KEPT(Tile<O>, tile) \
-        THREADS { \
-            zeros(images, numbers); \
-            tile_start<O, K, S, BACK>(a, MINE(tile)); \
-        } \
+        THREADS zeros(images, numbers); \
         BARRIER \
         for (u32 from = 0; from < (BACK ? a.outputs : a.inputs); from += a.slab) { \
             if (BACK && a.tile > 1) { \
@@ -383,12 +382,14 @@ __device__ static __forceinline__ void tile_end(const Conv &a, const Tile<O> &ti
                 THREADS { \
                     tile_weights<O, K, S, BACK>(a, from, weights); \
                     tile_scatter<O, K, S, BACK>(a, from, images); \
+                    if (!from) tile_start<O, K, S, BACK>(a, MINE(tile)); \
                     ARRIVED \
                 } \
             } else { \
                 THREADS { \
                     tile_images<O, K, S, BACK>(a, from, images); \
                     tile_weights<O, K, S, BACK>(a, from, weights); \
+                    if (!from) tile_start<O, K, S, BACK>(a, MINE(tile)); \
                     ARRIVED \
                 } \
             } \

@@ -208,4 +208,6 @@ pub(crate) struct Narrow {
     pub(crate) weights: u64,
     pub(crate) dim: u32,
     pub(crate) wide: u32,
+    pub(crate) same: u32,
+    pub(crate) unused: u32,
 }

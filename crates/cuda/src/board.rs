@@ -294,17 +294,12 @@ impl Board for Stream {
         stream.synchronize()?;
         self.staging.reserve(length * vectors.len())?;
         let staging = self.staging.first(length * vectors.len()).chunks_mut(length.max(1));
-        let parts = (0u64..).zip(vectors.into_iter().zip(staging)).collect();
-        // each goes its way while others are copied
-        let sent = at_once(&Pool, parts, |(k, (vector, staged))| {
-            staged.copy_from_slice(vector);
-            self.context.bind_to_thread()?;
-            let at = to + k * length as u64;
-            // SAFETY: there is room for these bytes, and they stay as they are until the stream is
-            // done, for which all wait who write there.
-            unsafe { result::memcpy_htod_async(at, staged, stream.cu_stream()) }
-        });
-        Ok(sent.into_iter().collect::<Result<_, _>>()?)
+        let parts = vectors.iter().zip(staging).collect();
+        at_once(&Pool, parts, |(vector, staged)| staged.copy_from_slice(vector));
+        let staged = self.staging.first(length * vectors.len());
+        // SAFETY: there is room for these bytes, and they stay as they are until the stream is
+        // done, for which all wait who write there.
+        Ok(unsafe { result::memcpy_htod_async(to, staged, stream.cu_stream()) }?)
     }
 
     fn read_all(&mut self, from: u64, vectors: Vec<&mut [u8]>) -> Result<(), DeviceError> {

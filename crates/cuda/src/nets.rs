@@ -10,7 +10,7 @@ use consilience_core::model::{
 };
 use consilience_core::rng::{Addresses, ClientId, Purpose, Seed};
 use consilience_core::step::noise_scale;
-use consilience_core::threads::Threads;
+use consilience_core::threads::{Threads, at_once};
 use consilience_core::walk::{
     ControlVariate, Walk, WalkRoom, rows_of as minibatch_of, step_by_step,
 };
@@ -438,9 +438,13 @@ impl Seats {
             }
         }
         self.bring_references(nets, board, walks)?;
-        board.write_all(self.x.at, walks.iter().map(|walk| bytes(walk.x)).collect())?;
+        let starts: Vec<&[u8]> = walks.iter().map(|walk| bytes(walk.x)).collect();
+        // behind an average all start from it, which is brought once
+        let others = starts[1..].iter().collect();
+        let same = at_once(&Pool, others, |other| *other == starts[0]).into_iter().all(|is| is);
+        board.write_all(self.x.at, if same { vec![starts[0]] } else { starts })?;
         let order = self.slots.at + (seats * size_of::<u32>()) as u64;
-        self.narrow(nets, board, self.x.at, parties, order)?;
+        self.narrow(nets, board, self.x.at, (parties, same), order)?;
         let noises: Vec<Addresses> = walks.iter().filter_map(|w| w.noise.addresses()).collect();
         let people: Vec<Party> = (0u32..)
             .zip(walks.iter().zip(&noises))
@@ -549,7 +553,7 @@ impl Seats {
             unsafe { start(board, "step_noise", blocks, (THREADS, 0), step) }?;
             board.aside(false)?;
         }
-        for block in 0..batch.div_ceil(BLOCK) {
+        for block in 0..step.blocks as usize {
             let sums = block as u64 * u64::from(step.seats) * wide * size_of::<f32>() as u64;
             pass.sums = self.sums.at + sums;
             let block = block * BLOCK;
@@ -603,25 +607,27 @@ impl Seats {
             board.write(self.base.at + (k * vector) as u64, bytes(control.drift))?;
         }
         let order = self.slots.at + ((slots.len() + parties) * size_of::<u32>()) as u64;
-        self.narrow(nets, board, self.z.at, apart, order)?;
+        self.narrow(nets, board, self.z.at, (apart, false), order)?;
         self.marks = marks;
         Ok(())
     }
 
-    /// The first `count` vectors from `from` on into these slots, in 32 bits.
+    /// So many vectors from `x` on into these slots, in 32 bits; all may be as the first one, which
+    /// alone is there.
     fn narrow(
         &self,
         nets: &Nets,
         board: &mut dyn Board,
         x: u64,
-        count: usize,
+        (count, same): (usize, bool),
         slots: u64,
     ) -> Result<(), DeviceError> {
         if count == 0 {
             return Ok(());
         }
         let (dim, wide) = (nets.plan.dim() as u32, wide(&nets.plan) as u32);
-        let narrow = Narrow { x, slots, weights: self.weights.at, dim, wide };
+        let weights = self.weights.at;
+        let narrow = Narrow { x, slots, weights, dim, wide, same: u32::from(same), unused: 0 };
         let blocks = (dim.div_ceil(THREADS), count as u32);
         // SAFETY: the kernel takes a `Narrow`; there are `dim` numbers at both ends of each.
         unsafe { start(board, NARROW, blocks, (THREADS, 0), narrow) }

@@ -118,6 +118,9 @@ pub(crate) fn tiles(conv: Conv, back: bool) -> Option<Cut<Conv>> {
         return None;
     }
     let slab = parts(inputs, fit);
+    if pooled && slab * conv.rows * conv.columns / 4 >= 1 << 20 {
+        return None; // the kernel divides such numbers by multiplying
+    }
     let abreast = lanes(width, side < 5);
     let arguments = Conv { group, band, slab, chunk, pitch, wide, abreast, ..conv };
     let blocks = (samples / each * each.div_ceil(group), cuts);

@@ -138,7 +138,11 @@ impl Increments {
 impl Watch for Increments {
     fn draw(&mut self, server: &dyn Sampler) {
         let (x, d) = (server.position(), self.position.len() as f64);
-        let squares: f64 = x.iter().zip(&self.position).map(|(a, b)| (a - b) * (a - b)).sum();
+        let mut sums = [0.0; 8]; // side by side: this is timed
+        for (a, b) in x.chunks(8).zip(self.position.chunks(8)) {
+            sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += (a - b) * (a - b));
+        }
+        let squares: f64 = sums.iter().sum();
         self.squares += squares / d;
         self.moved += server.iteration() - self.iteration;
         self.averages += 1;

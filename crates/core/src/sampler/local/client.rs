@@ -137,7 +137,8 @@ impl Client {
     fn approach(&mut self, k: u64, end: u64) {
         self.walking = 0;
         if k >= end {
-            return self.arrive();
+            self.stage = Stage::Ready;
+            return;
         }
         self.renew_reference(k);
         self.stage = Stage::Walk { k, end };
@@ -155,12 +156,6 @@ impl Client {
         let differences = self.reference.is_some();
         self.site.draw_all_rows(&mut self.batches, k..end, differences, &mut self.rows);
         end - k
-    }
-
-    /// End a walk.
-    fn arrive(&mut self) {
-        Workspace::at(&mut self.workspace, self.x.len()).outgoing.copy_from_slice(&self.x);
-        self.stage = Stage::Ready;
     }
 
     /// Take in what an order brings.
@@ -244,6 +239,9 @@ impl Device for Client {
     #[inline(always)]
     fn reply(&mut self) -> Reply<'_> {
         let Workspace { outgoing, packed, .. } = Workspace::at(&mut self.workspace, self.x.len());
+        if let Task::Walk { .. } | Task::WalkAndShow { .. } = self.task {
+            outgoing.copy_from_slice(&self.x);
+        }
         match (self.task, self.memory_rate) {
             (Task::Walk { .. }, Some(alpha)) => {
                 let memory = self.memory.get_or_insert_default();

@@ -3,7 +3,7 @@
 use super::super::Sampler;
 use super::gibbs::Conditional;
 use super::{Average, Local, Synchronise};
-use crate::linalg::{add_scaled, norm_squared};
+use crate::linalg::add_scaled;
 use crate::protocol::{Event, Exchange, Order, Payload, Precision, ReferencePoint, Reply, Task};
 use crate::rng::{ClientId, Purpose, SERVER, Seed, Subsets};
 use crate::snapshot::{SnapshotError, State, Visit};
@@ -232,7 +232,7 @@ impl Exchange for Server {
             conditional.draw(self.iteration + steps, &mut self.sum);
         }
         self.precision.round(&mut self.sum);
-        if !norm_squared(&self.sum).is_finite() {
+        if !has_finite_norm(&self.sum) {
             return Event::Diverged;
         }
         // Partial participation keeps nothing on the clients, so the news of `x` goes to the next
@@ -326,6 +326,17 @@ impl State for Phase {
         };
         Ok(())
     }
+}
+
+/// Whether the sum of squares is a finite number, whatever the order of the sum.
+fn has_finite_norm(x: &[f64]) -> bool {
+    let (eights, rest) = x.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for eight in eights {
+        sums.iter_mut().zip(eight).for_each(|(sum, x)| *sum += x * x);
+    }
+    sums.iter_mut().zip(rest).for_each(|(sum, x)| *sum += x * x);
+    sums.iter().sum::<f64>().is_finite()
 }
 
 /// One coin an iteration, the same for all clients, sixty-four at a time.
