@@ -314,8 +314,7 @@ impl Board for Stream {
         }
         let staging = self.staging.first(length * vectors.len()).chunks_mut(length.max(1));
         let mut parts = Vec::with_capacity(vectors.len());
-        for ((k, vector), (staged, event)) in
-            (0u64..).zip(vectors).zip(staging.zip(&self.arrived))
+        for ((k, vector), (staged, event)) in (0u64..).zip(vectors).zip(staging.zip(&self.arrived))
         {
             let at = from + k * length as u64;
             // SAFETY: there are as many bytes there, which are here when the event has come.

@@ -16,7 +16,8 @@ use consilience_core::walk::{
 };
 
 use crate::args::{
-    Conv, Dense, Image, Loss, Moment, Narrow, Norm, Party, Pass, Plain, Step, TABLE, bytes, bytes_mut,
+    Conv, Dense, Image, Loss, Moment, Narrow, Norm, Party, Pass, Plain, Step, TABLE, bytes,
+    bytes_mut,
 };
 use crate::board::{Board, Boards, Gpu, NARROW, Pool, Room};
 use crate::shapes::{self, Cut};

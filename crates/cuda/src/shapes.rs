@@ -118,7 +118,7 @@ pub(crate) fn tiles(conv: Conv, back: bool) -> Option<Cut<Conv>> {
         return None;
     }
     let slab = parts(inputs, fit);
-    if pooled && slab * conv.rows * conv.columns / 4 >= 1 << 20 {
+    if pooled && slab.saturating_mul(conv.rows * conv.columns) / 4 >= 1 << 20 {
         return None; // the kernel divides such numbers by multiplying
     }
     let abreast = lanes(width, side < 5);
@@ -166,8 +166,7 @@ pub(crate) fn sheets(conv: Conv) -> Option<Cut<Conv>> {
     }
     let (abreast, wide) = (lanes(conv.width, true), lanes(conv.columns, true));
     let arguments = Conv { slab, chunk, band, pitch, abreast, wide, turned: 1, ..conv };
-    let blocks =
-        (conv.pass.samples, conv.outputs.div_ceil(chunk) * conv.inputs.div_ceil(slab));
+    let blocks = (conv.pass.samples, conv.outputs.div_ceil(chunk) * conv.inputs.div_ceil(slab));
     Some(Cut { arguments, kernel, blocks, threads: (32 * rounds * fours, bytes(band)) })
 }
 
@@ -179,9 +178,13 @@ pub(crate) fn squares(conv: Conv) -> Option<Cut<Conv>> {
     let above = |least: u32, bank: u32| least + (bank + 32 - least % 32) % 32;
     let pitch = above(broad, 6);
     let wide = above(tall * pitch, 1);
-    let roomy = conv.inputs * wide * 8 <= MOST_SHARED as u32;
+    let roomy = conv.inputs.saturating_mul(wide) <= MOST_SHARED as u32 / 8;
     let (pitch, wide) = if roomy { (pitch, wide) } else { (broad, tall * broad) };
-    let fixed = (conv.inputs * wide).next_multiple_of(4);
+    let fixed = conv.inputs.saturating_mul(wide);
+    if fixed >= MOST_SHARED as u32 {
+        return None;
+    }
+    let fixed = fixed.next_multiple_of(4);
     let left = (MOST_SHARED as u32 / 4).saturating_sub(fixed);
     let chunk = (left / (2 * squares).max(1)).min(conv.outputs);
     if chunk == 0 {
@@ -250,7 +253,8 @@ pub(crate) fn filters(norm: Norm, back: bool) -> Option<Cut<Norm>> {
         return None;
     }
     let chunk = parts(norm.channels, (SHARED / channel).min(if back { 4 } else { 8 }));
-    let chunk = if norm.area < 512 { parts(norm.channels, (SHARED / channel).min(16)) } else { chunk };
+    let chunk =
+        if norm.area < 512 { parts(norm.channels, (SHARED / channel).min(16)) } else { chunk };
     Some(Cut {
         arguments: Norm { chunk, pitch, ..norm },
         kernel: if back { "norm_filters_slopes" } else { "norm_filters" },

@@ -140,7 +140,9 @@ impl Watch for Increments {
         let (x, d) = (server.position(), self.position.len() as f64);
         let mut sums = [0.0; 8]; // side by side: this is timed
         for (a, b) in x.chunks(8).zip(self.position.chunks(8)) {
-            sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += (a - b) * (a - b));
+            sums.iter_mut()
+                .zip(a.iter().zip(b))
+                .for_each(|(sum, (a, b))| *sum += (a - b) * (a - b));
         }
         let squares: f64 = sums.iter().sum();
         self.squares += squares / d;

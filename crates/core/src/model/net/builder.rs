@@ -81,8 +81,7 @@ impl Builder {
         }
         let slopes = self.tensor(last.shape.len());
         self.way_back(&built, Slopes { tensor: slopes, free: true }, false);
-        let alive =
-            lifetimes(self.lengths.len(), (&self.forth, &self.back), [last.tensor, slopes]);
+        let alive = lifetimes(self.lengths.len(), (&self.forth, &self.back), [last.tensor, slopes]);
         let (places, arena) = allocate(&self.lengths, &alive);
         Ok(NetPlan {
             input: self.input,
