@@ -5,6 +5,8 @@
 //! which IEEE 754 rounds correctly everywhere. Rust never fuses a multiply and an add by itself, so
 //! the wider registers that [`vectorised`] switches on change the speed and no bit.
 
+use pulp::WithSimd;
+
 /// How many values one call works on.
 pub(crate) const LANES: usize = 8;
 /// Eight doubles.
@@ -63,6 +65,16 @@ pub(crate) fn run_in_256_bits<K: Kernel>(kernel: K) -> K::Output {
         return avx2.vectorize(Work(kernel));
     }
     Work(kernel).0.run()
+}
+
+/// Run a kernel that names its vectors with the widest registers that this machine has (with the
+/// feature `narrow`, without any).
+#[inline(always)]
+pub(crate) fn run_with_registers<K: WithSimd>(kernel: K) -> K::Output {
+    if cfg!(feature = "narrow") {
+        return kernel.with_simd(pulp::Scalar);
+    }
+    pulp::Arch::new().dispatch(kernel)
 }
 
 /// Define a function whose body is compiled once for each width of vector registers; the call takes

@@ -6,7 +6,7 @@ use pulp::{Simd, WithSimd};
 use super::design::Entries;
 use super::{Block, Design, PointLoss, Rows};
 use crate::ask::{Ask, Sum};
-use crate::simd::{F8, LANES};
+use crate::simd::{F8, LANES, run_with_registers};
 
 /// From so many points on, several at a time are faster than one after the other.
 const WORTH: usize = 2;
@@ -185,7 +185,7 @@ pub(super) fn add_losses<L: PointLoss>(
     if out.len() == HALF {
         run_half(Losses::<L, HALF> { of, points, rows, out });
     } else {
-        run(Losses::<L, LANES> { of, points, rows, out });
+        run_with_registers(Losses::<L, LANES> { of, points, rows, out });
     }
 }
 
@@ -231,7 +231,7 @@ pub(super) fn add_slopes<L: PointLoss>(
     if let Some(scale) = scale.first_chunk::<HALF>().filter(|_| scale.len() == HALF) {
         run_half(Slopes { of, points, rows, scale, out });
     } else if let Some(scale) = scale.first_chunk::<LANES>() {
-        run(Slopes { of, points, rows, scale, out });
+        run_with_registers(Slopes { of, points, rows, scale, out });
     }
 }
 
@@ -272,15 +272,6 @@ impl<L: PointLoss, const N: usize> WithSimd for Slopes<'_, L, N> {
     }
 }
 
-/// Run a kernel with the widest vector registers this machine has.
-#[inline(always)]
-fn run<K: WithSimd>(kernel: K) -> K::Output {
-    if cfg!(feature = "narrow") {
-        return kernel.with_simd(pulp::Scalar);
-    }
-    pulp::Arch::new().dispatch(kernel)
-}
-
 /// Run a kernel whose vectors have four numbers. What it does with arrays of eight, such as slopes,
 /// has the widest registers all the same.
 #[cfg(all(target_arch = "x86_64", not(feature = "narrow")))]
@@ -306,7 +297,7 @@ fn run_half<K: WithSimd>(kernel: K) -> K::Output {
 #[cfg(not(all(target_arch = "x86_64", not(feature = "narrow"))))]
 #[inline(always)]
 fn run_half<K: WithSimd>(kernel: K) -> K::Output {
-    run(kernel)
+    run_with_registers(kernel)
 }
 
 /// The inner products of a row with some points, each with the bits of [`Design::row_dot`].

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use nalgebra::DMatrix;
 
-use super::symmetric::{Steps, SymmetricMatrix, add_product, walk_in_registers};
+use super::symmetric::{
+    Steps, SymmetricMatrix, add_product, walk_in_registers, walk_two_in_registers,
+};
 use super::{EvaluationError, Evaluator, Likelihood, Offers, Quadratic, Rows, Rowwise, Spread};
 use crate::ask::Ask;
 use crate::error::DataError;
@@ -168,36 +170,108 @@ impl Evaluator for GaussianEvaluator {
 
     fn walk(&mut self, walks: &mut [Walk<'_>], room: &mut WalkRoom) -> Result<(), EvaluationError> {
         for walk in walks {
-            let Gaussian { columns, mean, .. } = &*self.0.model;
-            if !columns.is_short() || !walk.is_by_rows_alone() || !walk.noise.is_of_one() {
+            if stays_in_registers(&self.0.model, walk) {
+                go_on(&self.0.model, walk, 0, room);
+            } else {
                 step_by_step(&mut self.0, std::slice::from_mut(walk), room)?;
-                continue;
-            }
-            let mut done = 0;
-            while done < walk.steps {
-                let from = walk.from + done;
-                let left = walk.steps - done;
-                let alike = if let Schedule::Constant(_) = walk.schedule { left } else { 1 };
-                let (factor, noise) = walk.noise.some_from(from, alike, &mut room.shared);
-                done += (noise.len() / walk.x.len()) as u64;
-                let (z, base) = match &walk.control {
-                    Some(control) => (control.point, Some(control.drift)),
-                    None => (&mean[..], None),
-                };
-                let steps = Steps {
-                    z,
-                    base,
-                    scale: walk.scale,
-                    weight: walk.weight,
-                    step: walk.schedule.at(from),
-                    temperature: walk.temperature,
-                    noise: (factor, noise),
-                };
-                walk_in_registers(columns, steps, walk.x);
             }
         }
         Ok(())
     }
+
+    fn walk_two(
+        &mut self,
+        walk: &mut Walk<'_>,
+        (other, beside): (&mut dyn Evaluator, &mut Walk<'_>),
+        room: &mut WalkRoom,
+    ) -> Result<(), EvaluationError> {
+        if let Some(theirs) = other.as_any().and_then(|other| other.downcast_ref::<Self>()) {
+            let (mine, theirs) = (&*self.0.model, &*theirs.0.model);
+            let constant = |schedule| matches!(schedule, Schedule::Constant(_));
+            let alike = walk.x.len() == beside.x.len()
+                && (walk.from, walk.steps) == (beside.from, beside.steps)
+                && constant(walk.schedule)
+                && constant(beside.schedule);
+            if alike && stays_in_registers(mine, walk) && stays_in_registers(theirs, beside) {
+                let done = go_on_together([mine, theirs], walk, beside, room);
+                go_on(mine, walk, done, room);
+                go_on(theirs, beside, done, room);
+                return Ok(());
+            }
+        }
+        self.walk(std::slice::from_mut(walk), room)?;
+        other.walk(std::slice::from_mut(beside), room)
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self)
+    }
+}
+
+/// Whether the parameter has room in registers for all of a walk.
+fn stays_in_registers(model: &Gaussian, walk: &Walk<'_>) -> bool {
+    model.columns.is_short() && walk.is_by_rows_alone() && walk.noise.is_of_one()
+}
+
+/// The steps of a walk from this iteration on, without their noise.
+#[inline(always)]
+fn steps<'s, 'a: 's>(model: &'s Gaussian, walk: &Walk<'a>, from: u64) -> Steps<'s> {
+    let (z, base) = match walk.control {
+        Some(control) => (control.point, Some(control.drift)),
+        None => (&model.mean[..], None),
+    };
+    Steps {
+        z,
+        base,
+        scale: walk.scale,
+        weight: walk.weight,
+        step: walk.schedule.at(from),
+        temperature: walk.temperature,
+        noise: (0.0, &[]),
+    }
+}
+
+/// Take the steps of a walk from step `done` on.
+fn go_on(model: &Gaussian, walk: &mut Walk<'_>, done: u64, room: &mut WalkRoom) {
+    let mut done = done;
+    while done < walk.steps {
+        let (from, left) = (walk.from + done, walk.steps - done);
+        let alike = if let Schedule::Constant(_) = walk.schedule { left } else { 1 };
+        let steps = steps(model, walk, from);
+        let noise = walk.noise.some_from(from, alike, &mut room.shared);
+        done += (noise.1.len() / walk.x.len()) as u64;
+        walk_in_registers(&model.columns, Steps { noise, ..steps }, walk.x);
+    }
+}
+
+/// Take the steps of two walks that are alike, as long as the noise of both is at hand: how many.
+fn go_on_together(
+    models: [&Gaussian; 2],
+    one: &mut Walk<'_>,
+    two: &mut Walk<'_>,
+    room: &mut WalkRoom,
+) -> u64 {
+    let mut done = 0;
+    while done < one.steps {
+        let (from, left) = (one.from + done, one.steps - done);
+        one.noise.some_from(from, left, &mut room.shared);
+        two.noise.some_from(from, left, &mut room.shared);
+        let [a, b] = [steps(models[0], one, from), steps(models[1], two, from)];
+        let (Some(first), Some(second)) = (
+            one.noise.held(from, left, &room.shared),
+            two.noise.held(from, left, &room.shared),
+        ) else {
+            break;
+        };
+        let count = first.1.len().min(second.1.len());
+        let steps = [
+            Steps { noise: (first.0, &first.1[..count]), ..a },
+            Steps { noise: (second.0, &second.1[..count]), ..b },
+        ];
+        walk_two_in_registers(models.map(|m| &m.columns), steps, [&mut *one.x, &mut *two.x]);
+        done += (count / one.x.len()) as u64;
+    }
+    done
 }
 
 /// `U_i(x) = sum_j norm(x - y_j)^2 / 2` over the client's rows `y_j`: QLSD sec. 4, the toy

@@ -262,6 +262,23 @@ pub trait Evaluator: Send + std::fmt::Debug {
         step_by_step(self, walks, room)
     }
 
+    /// Take two walks of two clients, the second by the other's evaluator: this or a faster way,
+    /// which must end in the same places, bit for bit.
+    fn walk_two(
+        &mut self,
+        walk: &mut Walk<'_>,
+        (other, beside): (&mut dyn Evaluator, &mut Walk<'_>),
+        room: &mut WalkRoom,
+    ) -> Result<(), EvaluationError> {
+        self.walk(std::slice::from_mut(walk), room)?;
+        other.walk(std::slice::from_mut(beside), room)
+    }
+
+    /// This evaluator, for another of its type that takes a walk beside it.
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        None
+    }
+
     /// The threads that copy what goes to and fro, where what is asked is far away, on a GPU say.
     fn threads(&self) -> Option<&'static dyn Threads> {
         None

@@ -246,11 +246,11 @@ fn add_four<T: Real, const W: usize>(
     }
 }
 
-/// `to += scale * values`.
+/// `to += scale * values`, rounded once.
 #[inline(always)]
 fn add<T: Real, const W: usize>(to: &mut [T; W], scale: T, values: &[T; W]) {
     for lane in 0..W {
-        to[lane] += scale * values[lane];
+        to[lane] = values[lane].fused(scale, to[lane]);
     }
 }
 

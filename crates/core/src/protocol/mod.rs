@@ -24,6 +24,8 @@ pub use statement::{Exactly, Mismatch, Statement};
 pub use wire::{Format, encode_order};
 pub use workspace::Workspace;
 
+use std::any::Any;
+
 use crate::ask::{Ask, Question};
 use crate::model::{EvaluationError, Evaluator};
 use crate::rng::ClientId;
@@ -43,6 +45,11 @@ pub trait Exchange: State + Send {
 
     /// What it asks of one of them.
     fn order(&self, to: ClientId) -> Order<'_>;
+
+    /// What it asks of everybody in the cohort, where that is the same.
+    fn common_order(&self) -> Option<Order<'_>> {
+        None
+    }
 
     /// Fold one answer in.
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>);
@@ -115,6 +122,17 @@ pub trait Device: State + Send {
         None
     }
 
+    /// How exchanges are carried faster with clients of this kind than one after the other, if
+    /// they are.
+    fn carrier(&self) -> Option<Carrier> {
+        None
+    }
+
+    /// This device, for its [`Carrier`].
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        None
+    }
+
     /// The next question, to whoever knows the rows.
     fn pending(&mut self) -> Option<Ask<'_>> {
         self.question().map(|(site, question)| site.ask(question))
@@ -159,6 +177,11 @@ pub trait Device: State + Send {
     }
 }
 
+/// Carries a whole exchange in this process, or says `None` and has done nothing. Every client gives
+/// the answer that it gives alone, and is counted and folded in as alone, bit for bit.
+pub type Carrier =
+    fn(&mut dyn Exchange, &mut [Box<dyn Device>], &mut Ledger) -> Option<Event>;
+
 /// Do what a device has begun by somebody else's model.
 pub(crate) fn answer_by<D: Device + ?Sized>(
     device: &mut D,
@@ -184,6 +207,12 @@ pub fn exchange<S: Exchange + ?Sized>(
     clients: &mut [Box<dyn Device>],
     ledger: &mut Ledger,
 ) -> Event {
+    let carrier = server.cohort().first().and_then(|id| clients.get(id.index())?.carrier());
+    if let Some(carrier) = carrier
+        && let Some(event) = carrier(&mut &mut *server, clients, ledger)
+    {
+        return event;
+    }
     let mut workspace =
         clients.first_mut().and_then(|client| client.workspace()).and_then(Option::take);
     for at in 0..server.cohort().len() {
@@ -230,6 +259,10 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
         (**self).cohort()
     }
 
+    fn common_order(&self) -> Option<Order<'_>> {
+        (**self).common_order()
+    }
+
     fn order(&self, to: ClientId) -> Order<'_> {
         (**self).order(to)
     }
@@ -258,6 +291,10 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
 impl<E: Exchange + ?Sized> Exchange for &mut E {
     fn cohort(&self) -> &[ClientId] {
         (**self).cohort()
+    }
+
+    fn common_order(&self) -> Option<Order<'_>> {
+        (**self).common_order()
     }
 
     fn order(&self, to: ClientId) -> Order<'_> {
@@ -320,6 +357,14 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn walked(&mut self) {
         (**self).walked();
+    }
+
+    fn carrier(&self) -> Option<Carrier> {
+        (**self).carrier()
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        (**self).as_any()
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {

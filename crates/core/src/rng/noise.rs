@@ -102,6 +102,13 @@ impl Noise {
         }
         self.half(iteration, 0..self.lots.dim)
     }
+
+    /// The same, if it is here, drawn.
+    #[inline]
+    fn held(&self, iteration: u64, most: u64) -> Option<&[f64]> {
+        let plain = self.bridge.is_none() && self.sums.is_none();
+        if plain { self.lots.held_from(iteration, most) } else { None }
+    }
 }
 
 /// A normal of four: its last bits are those of none of them.
@@ -171,6 +178,17 @@ impl Lots {
         &self.normals[first as usize * self.dim..held.min(first + most) as usize * self.dim]
     }
 
+    /// What is here of an iteration and of those which follow, of vectors that share lots.
+    #[inline]
+    fn held_from(&self, iteration: u64, most: u64) -> Option<&[f64]> {
+        let first = iteration.checked_sub(self.held.start * self.per)?;
+        let held = (self.held.end - self.held.start) * self.per;
+        if first >= held || self.dim > GROUP {
+            return None;
+        }
+        Some(&self.normals[first as usize * self.dim..held.min(first + most) as usize * self.dim])
+    }
+
     fn draw(&mut self, lot: u64) {
         let each = self.per as usize * self.dim;
         let lots = if lot == self.held.end { AHEAD } else { 1 };
@@ -232,6 +250,17 @@ impl SharedNoise {
         }
         let (first, held) = (iteration - self.kept.start, self.kept.end - self.kept.start);
         &self.normals[first as usize * dim..held.min(first + most) as usize * dim]
+    }
+
+    /// What is kept of an iteration and of those which follow.
+    #[inline]
+    fn held(&self, iteration: u64, most: u64) -> Option<&[f64]> {
+        if !self.kept.contains(&iteration) {
+            return None;
+        }
+        let dim = self.noise.lots.dim;
+        let (first, held) = (iteration - self.kept.start, self.kept.end - self.kept.start);
+        Some(&self.normals[first as usize * dim..held.min(first + most) as usize * dim])
     }
 
     /// Draw and keep the iteration after those that are kept; false if there is no room.
@@ -354,6 +383,21 @@ impl Blend {
         } else {
             (self.shared_factor, shared.of(self.shared, self.dim, self.since).some_from(k, most))
         }
+    }
+
+    /// What [`Blend::some_from`] gave or would give, if it is here, drawn: two parties can look at
+    /// theirs together.
+    pub(crate) fn held<'a>(
+        &'a self,
+        k: u64,
+        most: u64,
+        shared: &'a SharedNoises,
+    ) -> Option<(f64, &'a [f64])> {
+        if self.shared_factor == 0.0 {
+            return Some((self.own_factor, self.own.held(k, most)?));
+        }
+        let shared = shared.0.iter().find(|shared| shared.is_of(self.shared, self.dim))?;
+        Some((self.shared_factor, shared.held(k, most)?))
     }
 }
 

@@ -4,6 +4,7 @@
 //! client is its number and no more. It is then made as it would have been at the start, so the
 //! chain is the same, bit for bit.
 
+use std::any::Any;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::ask::Question;
 use crate::compress::Channel;
 use crate::error::DataError;
 use crate::model::Evaluator;
-use crate::protocol::{Device, Order, Reply, Workspace};
+use crate::protocol::{Carrier, Device, Order, Reply, Workspace};
 use crate::rng::ClientId;
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Site, Target};
@@ -107,6 +108,14 @@ impl Device for Lazy {
 
     fn walked(&mut self) {
         self.awake_mut().walked();
+    }
+
+    fn carrier(&self) -> Option<Carrier> {
+        self.awake().carrier()
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        self.awake_mut().as_any()
     }
 
     fn answer(&mut self, order: &Order<'_>) -> Reply<'_> {

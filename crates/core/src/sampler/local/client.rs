@@ -1,5 +1,6 @@
 //! Walk on one client's potential, with noise that is partly shared.
 
+use std::any::Any;
 use std::sync::OnceLock;
 
 use super::super::Keys;
@@ -9,7 +10,10 @@ use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
 use crate::linalg::add_scaled;
 use crate::model::Evaluator;
-use crate::protocol::{Device, Kind, Order, Payload, ReferencePoint, Reply, Task, Workspace};
+use crate::protocol::{
+    Carrier, Device, Event, Exchange, Kind, Ledger, Order, Payload, ReferencePoint, Reply, Task,
+    Workspace, devices_of,
+};
 use crate::rng::{Blend, ClientId, Purpose, Rounds};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, noise_scale};
@@ -19,6 +23,14 @@ use crate::walk::{ControlVariate, Walk, WalkRoom};
 /// A client of family B.
 #[derive(Debug)]
 pub struct Client {
+    walker: Walker,
+    /// Room for the drift, and for what is sent.
+    workspace: Option<Box<Workspace>>,
+}
+
+/// The client but for its workspace.
+#[derive(Debug)]
+struct Walker {
     site: Site,
     step: Schedule,
     temperature: f64,
@@ -43,8 +55,6 @@ pub struct Client {
     noise: Blend,
     /// Where every step ends, where its noise keeps rows private.
     snap: Option<Snap>,
-    /// Room for the drift, and for what is sent.
-    workspace: Option<Box<Workspace>>,
     /// The order that is being worked on: what it asks, in which round, and how far it is done.
     task: Task,
     round: u64,
@@ -95,7 +105,7 @@ impl Client {
         let noise = if recipe.private { noise.private() } else { noise };
         // of every step, which are alike where a budget is kept
         let moved = || noise_scale(recipe.step.largest(), target.temperature) * own.1;
-        Client {
+        let walker = Walker {
             site: target.site(id, recipe.batch.of(rows)),
             step: recipe.step,
             temperature: target.temperature,
@@ -113,15 +123,17 @@ impl Client {
             mark: OnceLock::new(),
             noise,
             snap: recipe.private.then(|| Snap::of(moved())),
-            workspace: None,
             task: Task::Gradient,
             round: 0,
             stage: Stage::Ready,
             rows: Vec::new(),
             walking: 0,
-        }
+        };
+        Client { walker, workspace: None }
     }
+}
 
+impl Walker {
     /// Put the new reference point to use, if iteration `k` is its first.
     fn renew_reference(&mut self, k: u64) {
         if self.next_from.is_some_and(|from| k >= from)
@@ -187,24 +199,6 @@ impl Client {
             self.noise.start(order.round);
         }
     }
-}
-
-impl Device for Client {
-    /// A gradient has no noise of ours: it is given only where the recipe has control variates.
-    fn accepts(&self, order: &Order<'_>) -> bool {
-        let kept_position = |payload: &Payload<'_>| matches!(payload, Payload::Plain(..));
-        let ours = match order.task {
-            Task::Walk { .. } => true,
-            Task::WalkAndShow { .. } | Task::Gradient => self.reference.is_some(),
-            _ => false,
-        };
-        // far out a step is rounded before its noise comes to it, by more than the noise hides
-        let near = |payload: &Payload<'_>| {
-            let most = self.snap.map_or(f64::INFINITY, Snap::most);
-            self.snap.is_none() || payload.values().iter().all(|x| x.abs() <= most)
-        };
-        ours && order.position.as_ref().is_none_or(|p| kept_position(p) && near(p))
-    }
 
     #[inline(always)]
     fn begin(&mut self, order: &Order<'_>) {
@@ -212,33 +206,14 @@ impl Device for Client {
         if let Task::Walk { steps } | Task::WalkAndShow { steps } = order.task {
             self.approach(order.round, order.round + steps);
         } else {
-            Workspace::at(&mut self.workspace, self.x.len()).outgoing.fill(0.0);
             self.stage = Stage::Refer;
         }
     }
 
+    /// The answer: where a walk ended, or the gradient that is to be sent.
     #[inline(always)]
-    fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
-        if self.stage != Stage::Refer {
-            return None;
-        }
-        let workspace = Workspace::at(&mut self.workspace, self.x.len());
-        let question = Question {
-            sum: Sum::Gradient { x: &self.next.point },
-            extent: Extent::All,
-            scale: 1.0,
-            out: &mut workspace.outgoing,
-        };
-        Some((&mut self.site, question))
-    }
-
-    fn proceed(&mut self) {
-        self.stage = Stage::Ready;
-    }
-
-    #[inline(always)]
-    fn reply(&mut self) -> Reply<'_> {
-        let Workspace { outgoing, packed, .. } = Workspace::at(&mut self.workspace, self.x.len());
+    fn reply<'a>(&'a mut self, workspace: &'a mut Workspace) -> Reply<'a> {
+        let Workspace { outgoing, packed, .. } = workspace;
         if let Task::Walk { .. } | Task::WalkAndShow { .. } = self.task {
             outgoing.copy_from_slice(&self.x);
         }
@@ -260,8 +235,9 @@ impl Device for Client {
         }
     }
 
+    /// The steps that it takes next, with room for the drift.
     #[inline(always)]
-    fn walk(&mut self) -> Option<(Walk<'_>, &mut dyn Evaluator, &mut WalkRoom)> {
+    fn walk<'a>(&'a mut self, drift: &'a mut [f64]) -> Option<(Walk<'a>, &'a mut dyn Evaluator)> {
         let Stage::Walk { k, .. } = self.stage else { return None };
         let client = self.site.id();
         let (prior, share, batch, inflation, evaluator) = self.site.for_walks();
@@ -278,7 +254,6 @@ impl Device for Client {
             mark,
         });
         let centre = self.centre.as_deref();
-        let workspace = Workspace::at(&mut self.workspace, self.x.len());
         let walk = Walk {
             client,
             x: &mut self.x,
@@ -294,9 +269,9 @@ impl Device for Client {
             schedule: self.step,
             temperature: self.temperature,
             noise: &mut self.noise,
-            drift: &mut workspace.gradient,
+            drift,
         };
-        Some((walk, evaluator, &mut workspace.walks))
+        Some((walk, evaluator))
     }
 
     fn walked(&mut self) {
@@ -310,35 +285,188 @@ impl Device for Client {
             self.approach(k + self.walking, end);
         }
     }
+}
+
+/// The question for the gradient at a reference point.
+fn about_reference<'a>(point: &'a [f64], room: &'a mut [f64]) -> Question<'a> {
+    Question { sum: Sum::Gradient { x: point }, extent: Extent::All, scale: 1.0, out: room }
+}
+
+/// Carry an exchange whose order is the same for everybody: first all take it in and walk, two by
+/// two, then all answer.
+fn carry(
+    server: &mut dyn Exchange,
+    clients: &mut [Box<dyn Device>],
+    ledger: &mut Ledger,
+) -> Option<Event> {
+    let order = server.common_order()?;
+    let (Task::Walk { .. } | Task::WalkAndShow { .. }) = order.task else { return None };
+    if !devices_of(server.cohort(), clients).all(|device| walker(device).is_some()) {
+        return None;
+    }
+    let first = server.cohort().first()?.index();
+    let mut place = clients[first].workspace()?.take();
+    Workspace::at(&mut place, walker(&mut clients[first])?.x.len());
+    let workspace = &mut **place.as_mut()?;
+    for id in server.cohort() {
+        ledger.down(*id, &order);
+    }
+    let mut begun: Option<&mut Walker> = None;
+    for device in devices_of(server.cohort(), clients) {
+        let Some(walker) = walker(device) else { continue };
+        walker.begin(&order);
+        match begun.take() {
+            None => begun = Some(walker),
+            Some(other) => walk_two([other, walker], workspace),
+        }
+    }
+    if let Some(last) = begun {
+        walk_one(last, workspace);
+    }
+    for at in 0..server.cohort().len() {
+        let id = server.cohort()[at];
+        if let Some(walker) = walker(&mut clients[id.index()]) {
+            let reply = walker.reply(workspace);
+            ledger.up(id, &reply);
+            server.absorb(id, &reply);
+        }
+    }
+    *clients[first].workspace()? = place;
+    Some(server.advance())
+}
+
+/// The walker of a device of this kind.
+#[inline(always)]
+fn walker(device: &mut Box<dyn Device>) -> Option<&mut Walker> {
+    Some(&mut (**device).as_any()?.downcast_mut::<Client>()?.walker)
+}
+
+fn walk_two([one, two]: [&mut Walker; 2], workspace: &mut Workspace) {
+    let Workspace { gradient, outgoing, walks, .. } = workspace;
+    while let (Some((mut walk, evaluator)), Some((mut second, other))) =
+        (one.walk(gradient), two.walk(outgoing))
+    {
+        if evaluator.walk_two(&mut walk, (other, &mut second), walks).is_err() {
+            walk.x.fill(f64::NAN);
+            second.x.fill(f64::NAN);
+        }
+        one.walked();
+        two.walked();
+    }
+    walk_one(one, workspace);
+    walk_one(two, workspace);
+}
+
+fn walk_one(walker: &mut Walker, workspace: &mut Workspace) {
+    let Workspace { gradient, walks, .. } = workspace;
+    while let Some((walk, evaluator)) = walker.walk(gradient) {
+        let mut walks_of_one = [walk];
+        if evaluator.walk(&mut walks_of_one, walks).is_err() {
+            walks_of_one[0].x.fill(f64::NAN);
+        }
+        walker.walked();
+    }
+}
+
+impl Device for Client {
+    /// A gradient has no noise of ours: it is given only where the recipe has control variates.
+    fn accepts(&self, order: &Order<'_>) -> bool {
+        let walker = &self.walker;
+        let kept_position = |payload: &Payload<'_>| matches!(payload, Payload::Plain(..));
+        let ours = match order.task {
+            Task::Walk { .. } => true,
+            Task::WalkAndShow { .. } | Task::Gradient => walker.reference.is_some(),
+            _ => false,
+        };
+        // far out a step is rounded before its noise comes to it, by more than the noise hides
+        let near = |payload: &Payload<'_>| {
+            let most = walker.snap.map_or(f64::INFINITY, Snap::most);
+            walker.snap.is_none() || payload.values().iter().all(|x| x.abs() <= most)
+        };
+        ours && order.position.as_ref().is_none_or(|p| kept_position(p) && near(p))
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, order: &Order<'_>) {
+        let Client { walker, workspace } = self;
+        walker.begin(order);
+        if walker.stage == Stage::Refer {
+            Workspace::at(workspace, walker.x.len()).outgoing.fill(0.0);
+        }
+    }
+
+    #[inline(always)]
+    fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
+        let Client { walker, workspace } = self;
+        if walker.stage != Stage::Refer {
+            return None;
+        }
+        let workspace = Workspace::at(workspace, walker.x.len());
+        Some((&mut walker.site, about_reference(&walker.next.point, &mut workspace.outgoing)))
+    }
+
+    fn proceed(&mut self) {
+        self.walker.stage = Stage::Ready;
+    }
+
+    #[inline(always)]
+    fn reply(&mut self) -> Reply<'_> {
+        let Client { walker, workspace } = self;
+        walker.reply(Workspace::at(workspace, walker.x.len()))
+    }
+
+    #[inline(always)]
+    fn walk(&mut self) -> Option<(Walk<'_>, &mut dyn Evaluator, &mut WalkRoom)> {
+        let Client { walker, workspace } = self;
+        if let Stage::Walk { .. } = walker.stage {
+            let workspace = Workspace::at(workspace, walker.x.len());
+            let (walk, evaluator) = walker.walk(&mut workspace.gradient)?;
+            return Some((walk, evaluator, &mut workspace.walks));
+        }
+        None
+    }
+
+    fn walked(&mut self) {
+        self.walker.walked();
+    }
 
     fn rows_evaluated(&self) -> u64 {
-        self.site.rows_evaluated()
+        self.walker.site.rows_evaluated()
     }
 
     #[inline(always)]
     fn workspace(&mut self) -> Option<&mut Option<Box<Workspace>>> {
         Some(&mut self.workspace)
     }
+
+    fn carrier(&self) -> Option<Carrier> {
+        Some(carry)
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        Some(self)
+    }
 }
 
 impl State for Client {
     fn state(&mut self, visit: &mut Visit<'_>) -> Result<(), SnapshotError> {
+        let walker = &mut self.walker;
         visit.subject("a client of family B")?;
-        self.site.state(visit)?;
-        visit.vector("the position", &mut self.x)?;
-        if self.memory_rate.is_some() {
-            visit.optional_vector("the memory", &mut self.memory, self.x.len())?;
+        walker.site.state(visit)?;
+        visit.vector("the position", &mut walker.x)?;
+        if walker.memory_rate.is_some() {
+            visit.optional_vector("the memory", &mut walker.memory, walker.x.len())?;
         }
-        if self.pull.is_some() {
-            visit.optional_vector("the server's parameter", &mut self.centre, self.x.len())?;
+        if walker.pull.is_some() {
+            visit.optional_vector("the server's parameter", &mut walker.centre, walker.x.len())?;
         }
-        if let Some(control) = &mut self.reference {
+        if let Some(control) = &mut walker.reference {
             visit.vector("the reference point", &mut control.point)?;
             visit.vector("the gradient there", &mut control.gradient)?;
-            visit.vector("the next reference point", &mut self.next.point)?;
-            visit.vector("the gradient at the next one", &mut self.next.gradient)?;
-            visit.option("when the next one is used", &mut self.next_from)?;
-            self.mark = OnceLock::new();
+            visit.vector("the next reference point", &mut walker.next.point)?;
+            visit.vector("the gradient at the next one", &mut walker.next.gradient)?;
+            visit.option("when the next one is used", &mut walker.next_from)?;
+            walker.mark = OnceLock::new();
         }
         Ok(())
     }

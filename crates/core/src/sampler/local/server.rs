@@ -170,17 +170,7 @@ impl Server {
         );
     }
 
-    fn plain<'a>(&self, values: &'a [f64]) -> Payload<'a> {
-        Payload::Plain(values, self.precision)
-    }
-}
-
-impl Exchange for Server {
-    fn cohort(&self) -> &[ClientId] {
-        &self.cohort
-    }
-
-    fn order(&self, _to: ClientId) -> Order<'_> {
+    fn order_to_all(&self) -> Order<'_> {
         let (task, reference) = match self.phase {
             Phase::WalkToAverage { steps } => (Task::Walk { steps }, ReferencePoint::Keep),
             Phase::WalkToReference { steps } => (Task::WalkAndShow { steps }, ReferencePoint::Keep),
@@ -197,6 +187,24 @@ impl Exchange for Server {
             control: self.control_is_news.map(|from| (self.plain(&self.control), from)),
             numbers: &[],
         }
+    }
+
+    fn plain<'a>(&self, values: &'a [f64]) -> Payload<'a> {
+        Payload::Plain(values, self.precision)
+    }
+}
+
+impl Exchange for Server {
+    fn cohort(&self) -> &[ClientId] {
+        &self.cohort
+    }
+
+    fn order(&self, _to: ClientId) -> Order<'_> {
+        self.order_to_all()
+    }
+
+    fn common_order(&self) -> Option<Order<'_>> {
+        Some(self.order_to_all())
     }
 
     fn absorb(&mut self, from: ClientId, reply: &Reply<'_>) {
