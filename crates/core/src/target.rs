@@ -424,6 +424,20 @@ impl Site {
         self.complete(Question { sum, extent, scale, out });
     }
 
+    /// Borrow scratch memory, or give it back: it changes places with the evaluator's own.
+    #[inline(always)]
+    pub(crate) fn swap_scratch(&mut self, other: &mut Vec<f64>) {
+        if let Some(own) = self.evaluator.scratch() {
+            std::mem::swap(own, other);
+        }
+    }
+
+    /// Say by its number from which reference point the next differences are.
+    #[inline(always)]
+    pub(crate) fn refer_to(&mut self, number: u64) {
+        self.evaluator.refer_to(number);
+    }
+
     /// Count row gradients that somebody else evaluated.
     pub(crate) fn count_rows(&mut self, rows: u64) {
         self.rows_evaluated += rows;

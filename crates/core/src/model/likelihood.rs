@@ -229,19 +229,39 @@ pub struct Rowwise<L> {
     /// The likelihood.
     pub model: Arc<L>,
     scratch: Vec<f64>,
+    /// How much of it a call needs.
+    needed: usize,
     lanes: Lanes,
 }
+
+/// Scratch memory of so many numbers is lent: it would push other things out of the near caches.
+const LENT: usize = 4096;
 
 impl<L: Likelihood> Rowwise<L> {
     /// An evaluator that remembers nothing.
     pub fn new(model: Arc<L>) -> Self {
-        Rowwise { scratch: vec![0.0; model.scratch()], lanes: Lanes::default(), model }
+        let needed = model.scratch();
+        let scratch = if needed < LENT { vec![0.0; needed] } else { Vec::new() };
+        Rowwise { scratch, needed, lanes: Lanes::default(), model }
     }
 
     /// The likelihood, and its scratch.
     #[inline(always)]
     pub fn parts(&mut self) -> (&L, &mut [f64]) {
+        self.make_room();
         (&self.model, &mut self.scratch)
+    }
+
+    #[inline(always)]
+    fn make_room(&mut self) {
+        if self.scratch.len() < self.needed {
+            self.scratch.resize(self.needed, 0.0);
+        }
+    }
+
+    /// The scratch memory, if it is so large that others had better have it too.
+    pub fn lent(&mut self) -> Option<&mut Vec<f64>> {
+        if self.needed < LENT { None } else { Some(&mut self.scratch) }
     }
 
     /// Answer one ask.
@@ -264,7 +284,8 @@ impl<L: Likelihood> Rowwise<L> {
     /// Answer several asks, or one at several points.
     #[inline(never)]
     fn answer_many(&mut self, asks: &mut [Ask<'_>]) {
-        let Rowwise { model, scratch, lanes } = self;
+        self.make_room();
+        let Rowwise { model, scratch, lanes, .. } = self;
         let (model, d) = (&**model, Likelihood::dim(&**model));
         let mut alone = |ask: &mut Ask<'_>| ask.each_point(d, |ask| evaluate(model, ask, scratch));
         match model.abreast() {
@@ -305,5 +326,9 @@ impl<L: Likelihood> Evaluator for Rowwise<L> {
             asks => self.answer_many(asks),
         }
         Ok(())
+    }
+
+    fn scratch(&mut self) -> Option<&mut Vec<f64>> {
+        self.lent()
     }
 }

@@ -274,6 +274,16 @@ pub trait Evaluator: Send + std::fmt::Debug {
         other.walk(std::slice::from_mut(beside), room)
     }
 
+    /// Scratch memory that evaluators of one process may lend each other between calls, if it is so
+    /// large that each had better not keep its own: no state.
+    fn scratch(&mut self) -> Option<&mut Vec<f64>> {
+        None
+    }
+
+    /// Until this is called again, differences are from one reference point, whose number this is:
+    /// nobody need compare it with the last one. A point that moves gets another number.
+    fn refer_to(&mut self, _number: u64) {}
+
     /// This evaluator, for another of its type that takes a walk beside it.
     fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
         None

@@ -78,12 +78,14 @@ fn turn_some<T: Real, const W: usize, const N: usize>(
     let whole = 4 * tiles.len();
     let from: [&[[f64; 4]]; N] = std::array::from_fn(|k| classes[k].as_chunks::<4>().0);
     for (at, tile) in tiles.iter_mut().enumerate() {
+        // four numbers of four classes, turned in registers
+        let mut four = [[T::default(); 4]; 4];
+        for k in 0..N {
+            four[k] = from[k][at].map(T::narrow);
+        }
+        let turned: [[T; 4]; 4] = std::array::from_fn(|j| std::array::from_fn(|k| four[k][j]));
         for j in 0..4 {
-            let mut four = [T::default(); 4];
-            for k in 0..N {
-                four[k] = T::narrow(from[k][at][j]);
-            }
-            tile[j][quad * 4..quad * 4 + 4].copy_from_slice(&four);
+            tile[j].as_chunks_mut::<4>().0[quad] = turned[j];
         }
     }
     for (at, slot) in rest.iter_mut().enumerate() {

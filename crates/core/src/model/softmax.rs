@@ -155,7 +155,7 @@ impl Likelihood for Softmax {
         scratch: &mut [f64],
     ) {
         self.dispatch(Derivative {
-            of: Of::Difference { z },
+            of: Of::Difference { z, same: false },
             x,
             rows,
             scale,
@@ -186,7 +186,8 @@ impl Likelihood for Softmax {
     }
 
     fn evaluator(self: Arc<Self>) -> Box<dyn Evaluator> {
-        Box::new(SoftmaxEvaluator { memory: Vec::new(), rows: Rowwise::new(self) })
+        let rows = Rowwise::new(self);
+        Box::new(SoftmaxEvaluator { memory: Vec::new(), rows, referred: None, known: None })
     }
 
     fn row_smoothness(&self, row: usize) -> f64 {
@@ -206,6 +207,9 @@ impl Likelihood for Softmax {
 struct SoftmaxEvaluator {
     memory: Vec<f64>,
     rows: Rowwise<Softmax>,
+    /// The number of the reference point that is asked about, and of the one in memory.
+    referred: Option<u64>,
+    known: Option<u64>,
 }
 
 impl Evaluator for SoftmaxEvaluator {
@@ -218,13 +222,23 @@ impl Evaluator for SoftmaxEvaluator {
                 let (model, scratch) = self.rows.parts();
                 self.memory.resize(model.memory(), 0.0);
                 let (rows, scale, out) = (ask.rows, ask.scale, &mut *ask.out);
-                let (of, memory) = (Of::Difference { z }, &mut self.memory[..]);
+                let same = self.referred.is_some() && self.known == self.referred;
+                self.known = self.referred;
+                let (of, memory) = (Of::Difference { z, same }, &mut self.memory[..]);
                 model.dispatch(Derivative { of, x, rows, scale, out, memory, scratch });
             } else {
                 self.rows.answer_one(ask);
             }
         }
         Ok(())
+    }
+
+    fn scratch(&mut self) -> Option<&mut Vec<f64>> {
+        self.rows.lent()
+    }
+
+    fn refer_to(&mut self, number: u64) {
+        self.referred = Some(number);
     }
 }
 
@@ -288,7 +302,8 @@ const ALIGNED: usize = 8;
 /// The derivatives that are sums over rows of features times one weight a class.
 enum Of<'a> {
     Gradient,
-    Difference { z: &'a [f64] },
+    /// From `z`, which is the reference point of the last call where `same` says so.
+    Difference { z: &'a [f64], same: bool },
     HessianVector { v: &'a [f64] },
 }
 
@@ -310,8 +325,8 @@ impl Job for Derivative<'_> {
     fn run<T: Real, const W: usize>(self, model: &Softmax, design: &Design<T>) {
         let Derivative { of, x, rows, scale, out, memory, scratch } = self;
         let (shape, groups) = (model.shape, model.shape.groups());
-        let mut reference = if let Of::Difference { z } = of {
-            Some(ReferencePoint::<T>::new(shape, z, memory, model.rows()))
+        let mut reference = if let Of::Difference { z, same } = of {
+            Some(ReferencePoint::<T>::new(shape, (z, same), memory, model.rows()))
         } else {
             None
         };
@@ -390,14 +405,19 @@ struct Memory<'a, T> {
 
 impl<'a, T: Real> ReferencePoint<'a, T> {
     #[inline(always)]
-    fn new(shape: Shape, z: &'a [f64], memory: &'a mut [f64], rows: usize) -> Self {
+    fn new(
+        shape: Shape,
+        (z, same): (&'a [f64], bool),
+        memory: &'a mut [f64],
+        rows: usize,
+    ) -> Self {
         if memory.is_empty() {
             return ReferencePoint { shape, z, turned: false, memory: None };
         }
         let (last, rest) = memory.split_at_mut(z.len());
         let (point, rest) = rest.split_at_mut(1);
         let (points, probabilities) = rest.split_at_mut(rows);
-        if !same_bits(last, z) || point[0] == 0.0 {
+        if !same && (!same_bits(last, z) || point[0] == 0.0) {
             last.copy_from_slice(z);
             point[0] += 1.0;
         }
@@ -654,7 +674,8 @@ mod tests {
                 out
             };
             assert_eq!(job(Of::Gradient, true), job(Of::Gradient, false));
-            assert_eq!(job(Of::Difference { z: &z }, true), job(Of::Difference { z: &z }, false));
+            let difference = || Of::Difference { z: &z, same: false };
+            assert_eq!(job(difference(), true), job(difference(), false));
             assert_eq!(
                 job(Of::HessianVector { v: &z }, true),
                 job(Of::HessianVector { v: &z }, false)

@@ -8,6 +8,8 @@ use crate::walk::WalkRoom;
 /// device that rests takes no more memory than what it must remember.
 #[derive(Debug, Default)]
 pub struct Workspace {
+    /// Where the client stands, if it need not remember that.
+    pub(crate) position: Vec<f64>,
     /// A gradient, or a drift.
     pub(crate) gradient: Vec<f64>,
     /// What is to be sent.
@@ -16,6 +18,8 @@ pub struct Workspace {
     pub(crate) packed: Packed,
     /// Room for walks, with the noise that everybody has a share of.
     pub(crate) walks: WalkRoom,
+    /// Scratch memory of the evaluator that is asked.
+    pub(crate) scratch: Vec<f64>,
 }
 
 impl Workspace {

@@ -23,12 +23,16 @@ pub struct Client {
     started: bool,
     encoder: Encoder,
     batches: Rounds,
-    /// `w`: where the client stands.
-    position: Vec<f64>,
+    dim: usize,
+    /// `w`: where the client stands, if the server sends increments of it; else every order says
+    /// it anew, and it is in the workspace.
+    position: Option<Vec<f64>>,
     /// The reference point, `grad U_i` there and `eta_i`, where the recipe has them.
     reference: Vec<f64>,
     anchor: Vec<f64>,
     memory: Vec<f64>,
+    /// How often the reference point moved.
+    references: u64,
     /// Room for `H_i`, for `H_i - eta_i` and for what is sent of it.
     workspace: Option<Box<Workspace>>,
     /// The order that is being worked on: how far, which round, and whether it says to start anew.
@@ -78,10 +82,12 @@ impl Client {
             started: false,
             encoder,
             batches: Rounds::new(keys.private, Purpose::Batch, id),
-            position: vec![0.0; d],
+            dim: d,
+            position: recipe.down.is_some().then(|| vec![0.0; d]),
             reference: vec![0.0; if matches!(recipe.oracle, Oracle::Plain) { 0 } else { d }],
             anchor: vec![0.0; if matches!(recipe.oracle, Oracle::Svrg { .. }) { d } else { 0 }],
             memory: vec![0.0; if recipe.effective_memory().is_some() { d } else { 0 }],
+            references: 0,
             workspace: None,
             stage: Stage::Ready,
             round: 0,
@@ -93,7 +99,7 @@ impl Client {
     #[inline(always)]
     fn approach_estimate(&mut self) {
         self.stage = Stage::Estimate;
-        let gradient = &mut Workspace::at(&mut self.workspace, self.position.len()).gradient;
+        let gradient = &mut Workspace::at(&mut self.workspace, self.dim).gradient;
         match &self.oracle {
             Oracle::Plain => {
                 self.site.draw_rows(&mut self.batches, self.round);
@@ -120,17 +126,31 @@ impl Device for Client {
     fn begin(&mut self, order: &Order<'_>) {
         self.round = order.round;
         self.anew = matches!(order.reference, ReferencePoint::Position);
+        let workspace = Workspace::at(&mut self.workspace, self.dim);
+        self.site.swap_scratch(&mut workspace.scratch);
+        let position = match &mut self.position {
+            Some(position) => position,
+            None => {
+                workspace.position.resize(self.dim, 0.0);
+                &mut workspace.position
+            }
+        };
         match &order.position {
-            Some(Payload::Plain(x, _)) => self.position.copy_from_slice(x),
-            Some(increment) => increment.add_to(1.0, &mut self.position),
+            Some(Payload::Plain(x, _)) => position.copy_from_slice(x),
+            Some(increment) => increment.add_to(1.0, position),
             None => {}
         }
-        match &order.reference {
-            _ if matches!(self.oracle, Oracle::Plain) => {}
-            ReferencePoint::Keep => {}
-            ReferencePoint::Position => self.reference.copy_from_slice(&self.position),
-            ReferencePoint::New(z) => self.reference.copy_from_slice(z.values()),
+        let moved = match &order.reference {
+            _ if matches!(self.oracle, Oracle::Plain) => None,
+            ReferencePoint::Keep => None,
+            ReferencePoint::Position => Some(&position[..]),
+            ReferencePoint::New(z) => Some(z.values()),
+        };
+        if let Some(z) = moved {
+            self.reference.copy_from_slice(z);
+            self.references += 1;
         }
+        self.site.refer_to(self.references);
         if matches!(self.oracle, Oracle::Svrg { .. })
             && !matches!(order.reference, ReferencePoint::Keep)
         {
@@ -143,8 +163,9 @@ impl Device for Client {
 
     #[inline(always)]
     fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
-        let (x, z) = (&self.position, &self.reference);
-        let gradient = &mut Workspace::at(&mut self.workspace, x.len()).gradient;
+        let Workspace { position, gradient, .. } =
+            Workspace::at(&mut self.workspace, self.dim);
+        let (x, z) = (self.position.as_ref().unwrap_or(position), &self.reference);
         let question = match (self.stage, &self.oracle) {
             (Stage::Anchor, _) => Question {
                 sum: Sum::Gradient { x: z },
@@ -180,8 +201,9 @@ impl Device for Client {
     #[inline(always)]
     fn reply(&mut self) -> Reply<'_> {
         let round = self.round;
-        let Workspace { gradient, outgoing, packed, .. } =
-            Workspace::at(&mut self.workspace, self.position.len());
+        let Workspace { gradient, outgoing, packed, scratch, .. } =
+            Workspace::at(&mut self.workspace, self.dim);
+        self.site.swap_scratch(scratch);
         let Some(alpha) = self.memory_rate else {
             return self.encoder.send(Kind::Gradient, gradient, round, packed);
         };
@@ -221,9 +243,12 @@ impl State for Client {
         visit.subject("a client of family A")?;
         self.site.state(visit)?;
         visit.flag("whether the memory has started", &mut self.started)?;
-        visit.vector("the position", &mut self.position)?;
+        if let Some(position) = &mut self.position {
+            visit.vector("the position", position)?;
+        }
         if !matches!(self.oracle, Oracle::Plain) {
             visit.vector("the reference point", &mut self.reference)?;
+            self.references += 1;
         }
         if let Oracle::Svrg { .. } = self.oracle {
             visit.vector("the gradient at the reference point", &mut self.anchor)?;
