@@ -90,6 +90,16 @@ impl Channel {
         self.code.length_with(&self.book, message)
     }
 
+    /// Whether the length of a message depends on its levels alone, whatever the order of blocks.
+    pub(super) fn counts_levels_alone(&self) -> bool {
+        !matches!(self.book, Book::Parametric(_))
+    }
+
+    /// How many bits the levels of a message take that is one block.
+    pub(super) fn bits_of_levels(&self, levels: &[i32]) -> u64 {
+        self.code.length_of_levels(&self.book, (&self.compressor, self.dimension), levels)
+    }
+
     /// Read a message; bytes that no message of this channel is encoded to are refused.
     pub fn decode(&self, bytes: &[u8], message: &mut Message) -> Result<(), CodeError> {
         self.code.decode_with(&self.book, bytes, &self.compressor, self.dimension, message)

@@ -21,7 +21,7 @@ const BLOCK: usize = 2 * LANES;
 const CHUNK: usize = 512;
 /// Coordinates that a stream has words for at once: a vector no longer than that is rounded by
 /// words where they stand.
-const AT_ONCE: usize = 128;
+pub(super) const AT_ONCE: usize = 128;
 
 /// Levels to round to: integers, on a line that is divided into 2^16 cells from each to the next.
 pub(super) trait Grid: Copy {
@@ -44,7 +44,7 @@ pub(super) trait Grid: Copy {
 }
 
 /// How many words decide so many coordinates: each word two of them, those `LANES` apart.
-fn words_for(coordinates: usize) -> usize {
+pub(super) fn words_for(coordinates: usize) -> usize {
     coordinates / BLOCK * LANES + (coordinates % BLOCK).min(LANES)
 }
 
@@ -108,11 +108,11 @@ fn round_by<G: Grid>(
     }
 }
 
-struct Rounding<'a, G> {
-    values: &'a [f64],
-    words: &'a [u32],
-    out: &'a mut [i32],
-    grid: G,
+pub(super) struct Rounding<'a, G> {
+    pub(super) values: &'a [f64],
+    pub(super) words: &'a [u32],
+    pub(super) out: &'a mut [i32],
+    pub(super) grid: G,
 }
 
 /// Rounds by 16 random bits each, up to the block where they may not decide; where that begins.

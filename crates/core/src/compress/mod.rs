@@ -39,11 +39,13 @@ mod qsgd;
 mod rand_k;
 mod scaled;
 mod spec;
+mod together;
 mod top_k;
 mod words;
 
 pub use channel::{Channel, CodeChoice};
 pub use message::Message;
+pub(crate) use together::Together;
 pub use operator::CompressorRow;
 pub(crate) use operator::SecondMoments;
 pub use paper::paper_bits;

@@ -83,6 +83,12 @@ pub(super) trait Quantiser {
         None
     }
 
+    /// How many levels there are above zero, where coordinates are rounded to shares of the norm by
+    /// 16 bits each, which decide nearly always.
+    fn shares_of_norm(&self) -> Option<u32> {
+        None
+    }
+
     /// The bits of a message of `d` coordinates by the formula of a paper, where there is one.
     fn published_bits(&self, _d: usize) -> Option<f64> {
         None
@@ -179,6 +185,7 @@ macro_rules! operators {
             fn plain(&self) -> Option<Precision>;
             fn moments(&self, d: usize) -> Option<SecondMoments>;
             fn level_width(&self) -> Option<f64>;
+            fn shares_of_norm(&self) -> Option<u32>;
             fn published_bits(&self, d: usize) -> Option<f64>;
         }
     };

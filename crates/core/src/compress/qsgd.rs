@@ -12,7 +12,7 @@ use super::operator::{CompressorRow, Operator, Quantiser, Spread};
 use super::spec::{SpecError, number};
 use super::{CompressError, Compressor, MAX_LEVEL, largest, paper_bits};
 use crate::rng::Stream;
-use crate::simd::{LANES, wide};
+use crate::simd::{Kernel, LANES, wide};
 
 pub(super) const ROW: CompressorRow = CompressorRow {
     name: "qsgd",
@@ -94,6 +94,10 @@ impl Quantiser for Qsgd {
         Some(1.0 / f64::from(self.levels))
     }
 
+    fn shares_of_norm(&self) -> Option<u32> {
+        (self.levels < NARROW).then_some(self.levels)
+    }
+
     fn published_bits(&self, d: usize) -> Option<f64> {
         Some(paper_bits(self.levels, d))
     }
@@ -129,11 +133,44 @@ pub(super) fn round_to_shares(
     let (per_unit, top) =
         (f64::from(levels) / f64::from(norm) * coin::CELLS, f64::from(levels) * coin::CELLS);
     let out = message.room_for_levels(v.len());
-    if levels < 1 << 15 {
+    if levels < NARROW {
         coin::round_to_levels(v, stream, out, Shares::<true> { per_unit, top });
     } else {
         coin::round_to_levels(v, stream, out, Shares::<false> { per_unit, top });
     }
+}
+
+/// Below so many levels all cells have numbers of 32 bits.
+const NARROW: u32 = 1 << 15;
+
+/// The norm, rounded up to 32 bits, where nothing overflows or is lost on the way.
+#[inline(always)]
+pub(super) fn ordinary_norm(v: &[f64]) -> Option<f32> {
+    let plain = sum_of_squares(v, |x| x);
+    if (1e-200..=1e200).contains(&plain) { round_up(plain.sqrt(), 0).ok() } else { None }
+}
+
+/// Round a short vector to shares of its norm by these words alone, and put what they stand for in
+/// its place. `false`: they do not decide, and the vector is as it was.
+#[inline(always)]
+pub(super) fn round_by_words(
+    top: u32,
+    norm: f32,
+    v: &mut [f64],
+    words: &[u32],
+    levels: &mut [i32],
+) -> bool {
+    let (per_unit, most) =
+        (f64::from(top) / f64::from(norm) * coin::CELLS, f64::from(top) * coin::CELLS);
+    let grid = Shares::<true> { per_unit, top: most };
+    if (coin::Rounding { values: v, words, out: &mut *levels, grid }).run().is_some() {
+        return false;
+    }
+    let step = f64::from(norm) / f64::from(top);
+    for (x, level) in v.iter_mut().zip(levels) {
+        *x = f64::from(*level) * step;
+    }
+    true
 }
 
 /// Take them off again.
@@ -210,6 +247,7 @@ fn rounded_norm(v: &[f64], first: usize) -> Result<f32, CompressError> {
 }
 
 /// A norm, rounded up to 32 bits.
+#[inline(always)]
 pub(super) fn round_up(norm: f64, first: usize) -> Result<f32, CompressError> {
     let near = norm as f32;
     // By the bits, which ascend with the number: a branch would go either way half of the time.

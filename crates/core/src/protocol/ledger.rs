@@ -78,25 +78,57 @@ impl Ledger {
     /// Count an order.
     #[inline]
     pub fn down(&mut self, to: ClientId, order: &Order<'_>) {
+        self.down_to_all(&[to], order);
+    }
+
+    /// Count an order to each of some clients.
+    #[inline]
+    pub fn down_to_all(&mut self, cohort: &[ClientId], order: &Order<'_>) {
+        let times = cohort.len() as u64;
         let survey = order.task.is_survey();
         let kind = |usual: Kind| if survey { Kind::Survey } else { usual };
-        let header = super::wire::order_header_bits(order);
-        let mut sum = self.note(Direction::Down, Kind::Header, header);
+        let mut note = |kind: Kind, bits: u64| {
+            self.bits[Direction::Down as usize][kind as usize] += times * bits;
+            self.vectors[Direction::Down as usize][kind as usize] += times;
+            bits
+        };
+        let mut sum = note(Kind::Header, super::wire::order_header_bits(order));
         if let Some(position) = &order.position {
-            sum += self.note(Direction::Down, kind(Kind::Parameter), position.bits());
+            sum += note(kind(Kind::Parameter), position.bits());
         }
         if let ReferencePoint::New(reference) = &order.reference {
-            sum += self.note(Direction::Down, kind(Kind::Reference), reference.bits());
+            sum += note(kind(Kind::Reference), reference.bits());
         }
         if let Some((control, _)) = &order.control {
-            sum += self.note(Direction::Down, Kind::Control, control.bits());
+            sum += note(Kind::Control, control.bits());
         }
         if !order.numbers.is_empty() {
-            let bits = 64 * order.numbers.len() as u64;
-            sum += self.note(Direction::Down, kind(Kind::Potential), bits);
+            sum += note(kind(Kind::Potential), 64 * order.numbers.len() as u64);
         }
-        self.messages[Direction::Down as usize] += 1;
-        self.per_client[to.index()][Direction::Down as usize] += sum;
+        self.messages[Direction::Down as usize] += times;
+        for to in cohort {
+            self.per_client[to.index()][Direction::Down as usize] += sum;
+        }
+    }
+
+    /// Count replies of some clients in a round, of a vector of so many bits each.
+    #[inline]
+    pub(crate) fn up_from_all(
+        &mut self,
+        cohort: &[ClientId],
+        (round, kind): (u64, Kind),
+        bits: &[u64],
+    ) {
+        let header = super::wire::reply_header_bits_in(round);
+        let (up, times) = (Direction::Up as usize, cohort.len() as u64);
+        self.bits[up][Kind::Header as usize] += times * header;
+        self.vectors[up][Kind::Header as usize] += times;
+        self.vectors[up][kind as usize] += times;
+        self.messages[up] += times;
+        for (from, bits) in cohort.iter().zip(bits) {
+            self.bits[up][kind as usize] += bits;
+            self.per_client[from.index()][up] += header + bits;
+        }
     }
 
     /// Count a reply.

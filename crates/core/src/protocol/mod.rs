@@ -64,6 +64,11 @@ pub trait Exchange: State + Send {
     /// Finish this exchange and prepare the next.
     fn advance(&mut self) -> Event;
 
+    /// This exchange, for the [`Carrier`] of its clients.
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        None
+    }
+
     /// Whether it may be finished without everybody's answer.
     fn is_elastic(&self) -> bool {
         false
@@ -279,6 +284,10 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
         (**self).advance()
     }
 
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        (**self).as_any()
+    }
+
     fn is_elastic(&self) -> bool {
         (**self).is_elastic()
     }
@@ -311,6 +320,10 @@ impl<E: Exchange + ?Sized> Exchange for &mut E {
 
     fn advance(&mut self) -> Event {
         (**self).advance()
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        (**self).as_any()
     }
 
     fn is_elastic(&self) -> bool {

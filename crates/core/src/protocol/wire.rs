@@ -251,7 +251,12 @@ pub(crate) fn order_header_bits(order: &Order<'_>) -> u64 {
 
 /// The bits of a reply that are not vectors.
 pub(crate) fn reply_header_bits(reply: &Reply<'_>) -> u64 {
-    8 * (1 + number_len(reply.round))
+    reply_header_bits_in(reply.round)
+}
+
+/// The same of any reply in a round.
+pub(crate) fn reply_header_bits_in(round: u64) -> u64 {
+    8 * (1 + number_len(round))
 }
 
 /// A message that owns its vectors, read from bytes into buffers that are used again.

@@ -1,6 +1,7 @@
 //! Hold the scratch memory that a device needs within one order.
 
 use super::message::Packed;
+use crate::compress::Together;
 use crate::walk::WalkRoom;
 
 /// Vectors that a device writes on while it works on an order: room, not state. Devices that answer
@@ -18,6 +19,8 @@ pub struct Workspace {
     pub(crate) packed: Packed,
     /// Room for walks, with the noise that everybody has a share of.
     pub(crate) walks: WalkRoom,
+    /// Vectors of all clients, where they are compressed together.
+    pub(crate) together: Together,
     /// Scratch memory of the evaluator that is asked.
     pub(crate) scratch: Vec<f64>,
 }

@@ -168,6 +168,22 @@ impl Encoder {
         Encoder { levels: Some(levels), ..self }
     }
 
+    /// The channel, where vectors are compressed and nothing else is done to them.
+    pub(super) fn channel_alone(&self) -> Option<&Channel> {
+        let (channel, _) = self.channel.as_ref()?;
+        let alone = self.privacy.is_none() && self.levels.is_none();
+        alone.then_some(channel).filter(|channel| !channel.compressor().needs_shared_stream())
+    }
+
+    /// The first words of a round's compression, where so many are at hand.
+    #[inline(always)]
+    pub(super) fn first_words(&mut self, round: u64, count: usize) -> &[u32] {
+        match &mut self.channel {
+            Some((_, streams)) => streams.stream(round).at_most(count),
+            None => &[],
+        }
+    }
+
     /// Send `vector`, compressed where there is a channel, with the packed for room; uncompressed
     /// it is rounded in place.
     pub(super) fn send<'a>(

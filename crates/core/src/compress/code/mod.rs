@@ -197,21 +197,30 @@ impl Code {
 
     /// Counts the levels of the codes that samplers use most without a pass through the writer.
     pub(super) fn length_with(self, book: &Book, message: &Message) -> u64 {
-        let Symbols::Levels { max, .. } = message.compressor.operator.symbols() else {
+        let Symbols::Levels { .. } = message.compressor.operator.symbols() else {
             return self.count(book, message);
         };
         if let Book::Parametric(code) = book {
             return code.length(message);
         }
-        32 * message.scales.len() as u64
-            + match self {
-                Code::Fixed => fixed::length(max, &message.levels),
-                Code::Elias(integer, layout) => elias::length(integer, layout, &message.levels),
-                Code::Huffman => huffman(book).length(&message.levels),
-                Code::Entropy | Code::Adaptive => {
-                    adaptive::length(&message.compressor, message.dimension, &message.levels)
-                }
-            }
+        let of = (&message.compressor, message.dimension);
+        32 * message.scales.len() as u64 + self.length_of_levels(book, of, &message.levels)
+    }
+
+    /// The bits of the levels of a message, whose code has no parameters.
+    pub(super) fn length_of_levels(
+        self,
+        book: &Book,
+        (compressor, dimension): (&Compressor, usize),
+        levels: &[i32],
+    ) -> u64 {
+        let Symbols::Levels { max, .. } = compressor.operator.symbols() else { return 0 };
+        match self {
+            Code::Fixed => fixed::length(max, levels),
+            Code::Elias(integer, layout) => elias::length(integer, layout, levels),
+            Code::Huffman => huffman(book).length(levels),
+            Code::Entropy | Code::Adaptive => adaptive::length(compressor, dimension, levels),
+        }
     }
 
     fn count(self, book: &Book, message: &Message) -> u64 {

@@ -308,9 +308,7 @@ fn carry(
     let mut place = clients[first].workspace()?.take();
     Workspace::at(&mut place, walker(&mut clients[first])?.x.len());
     let workspace = &mut **place.as_mut()?;
-    for id in server.cohort() {
-        ledger.down(*id, &order);
-    }
+    ledger.down_to_all(server.cohort(), &order);
     let mut begun: Option<&mut Walker> = None;
     for device in devices_of(server.cohort(), clients) {
         let Some(walker) = walker(device) else { continue };

@@ -1,13 +1,19 @@
 //! Estimate a gradient where the server says, and send it: a client of family A.
 
+use std::any::Any;
+
 use super::super::Keys;
 use super::super::encoder::Encoder;
 use super::super::recipe::Batch;
+use super::server::Server;
 use super::{MemoryRule, Oracle, Uplink};
 use crate::ask::{Extent, Question, Sum};
 use crate::compress::Channel;
 use crate::linalg::difference;
-use crate::protocol::{Device, Kind, Order, Payload, ReferencePoint, Reply, Task, Workspace};
+use crate::protocol::{
+    Carrier, Device, Event, Exchange, Kind, Ledger, Order, Payload, ReferencePoint, Reply, Task,
+    Workspace, devices_of,
+};
 use crate::rng::{ClientId, Purpose, Rounds};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::target::{Site, Target};
@@ -33,6 +39,8 @@ pub struct Client {
     memory: Vec<f64>,
     /// How often the reference point moved.
     references: u64,
+    /// How many words a message takes, where those of all clients are compressed together.
+    words: Option<usize>,
     /// Room for `H_i`, for `H_i - eta_i` and for what is sent of it.
     workspace: Option<Box<Workspace>>,
     /// The order that is being worked on: how far, which round, and whether it says to start anew.
@@ -63,6 +71,8 @@ impl Client {
     ) -> Self {
         let d = target.dim();
         let rows = target.clients[id.index()].rows();
+        // the same channel for everybody, and nothing remembered of what is sent
+        let alike = recipe.up.len() == 1 && recipe.effective_memory().is_none();
         let mut encoder = Encoder::new(id, recipe.plain(), channel, keys).with_noise(
             id,
             recipe.deviation(id, target),
@@ -71,7 +81,9 @@ impl Client {
         if let Some(levels) = recipe.levels(target) {
             encoder = encoder.with_levels(id, levels, keys);
         }
+        let words = encoder.channel_alone().and_then(Channel::words_together);
         Client {
+            words: words.filter(|_| alike && !matches!(recipe.oracle, Oracle::Svrg { .. })),
             site: match recipe.batch {
                 Batch::Each(probability) => target.site_drawing_each(id, probability),
                 _ => target.site(id, recipe.batch.of(rows)),
@@ -114,6 +126,37 @@ impl Client {
                 gradient.copy_from_slice(&self.anchor);
             }
         }
+    }
+}
+
+impl Client {
+    /// Add the gradient estimate at `x` to nothing: what the order asks, where it is the same for
+    /// everybody.
+    #[inline(always)]
+    fn estimate_together(
+        &mut self,
+        order: &Order<'_>,
+        x: &[f64],
+        gradient: &mut [f64],
+        scratch: &mut Vec<f64>,
+    ) {
+        self.round = order.round;
+        if let Some(position) = &mut self.position {
+            position.copy_from_slice(x);
+        }
+        self.site.swap_scratch(scratch);
+        let sum = if let Oracle::Plain = self.oracle {
+            self.site.draw_rows(&mut self.batches, self.round);
+            Sum::Gradient { x }
+        } else {
+            self.site.draw_rows_of_difference(&mut self.batches, self.round);
+            self.site.refer_to(self.references);
+            Sum::Difference { x, z: &self.reference }
+        };
+        let extent = Extent::Minibatch;
+        self.site.answer(Question { sum, extent, scale: 1.0, out: gradient });
+        self.site.swap_scratch(scratch);
+        self.stage = Stage::Ready;
     }
 }
 
@@ -236,6 +279,67 @@ impl Device for Client {
     fn workspace(&mut self) -> Option<&mut Option<Box<Workspace>>> {
         Some(&mut self.workspace)
     }
+
+    fn carrier(&self) -> Option<Carrier> {
+        self.words.map(|_| carry as Carrier)
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        Some(self)
+    }
+}
+
+/// This client behind a device, if its messages are compressed together with those of others.
+#[inline(always)]
+fn client(device: &mut Box<dyn Device>) -> Option<&mut Client> {
+    (**device).as_any()?.downcast_mut::<Client>().filter(|client| client.words.is_some())
+}
+
+/// Carry an exchange whose order is the same for everybody: all estimate their gradients, which
+/// are then compressed, counted and added up together.
+fn carry(
+    server: &mut dyn Exchange,
+    clients: &mut [Box<dyn Device>],
+    ledger: &mut Ledger,
+) -> Option<Event> {
+    let server = server.as_any()?.downcast_mut::<Server>()?;
+    let order = server.order_to_all()?;
+    let Some(Payload::Plain(x, _)) = order.position else { return None };
+    if !devices_of(server.cohort(), clients).all(|device| client(device).is_some()) {
+        return None;
+    }
+    let first = server.cohort().first()?.index();
+    let mut place = client(&mut clients[first])?.workspace.take();
+    let Workspace { scratch, outgoing, packed, together, .. } =
+        Workspace::at(&mut place, x.len());
+    let count = server.cohort().len();
+    together.vectors.clear();
+    together.vectors.resize(count * x.len(), 0.0);
+    together.words.clear();
+    let rows = together.vectors.chunks_exact_mut(x.len());
+    for (device, gradient) in devices_of(server.cohort(), clients).zip(rows) {
+        let Some(client) = client(device) else { continue };
+        client.estimate_together(&order, x, gradient, scratch);
+        let needed = client.words.unwrap_or(0);
+        let words = client.encoder.first_words(order.round, needed);
+        together.words.extend_from_slice(words);
+        together.words.resize(together.words.len() + needed - words.len(), 0); // never fewer
+    }
+    ledger.down_to_all(server.cohort(), &order);
+    let round = order.round;
+    client(&mut clients[first])?.encoder.channel_alone()?.compress_together(together);
+    for (at, id) in server.cohort().iter().enumerate().filter(|(at, _)| together.left[*at]) {
+        let Some(client) = client(&mut clients[id.index()]) else { continue };
+        let vector = &mut together.vectors[at * x.len()..(at + 1) * x.len()];
+        outgoing.copy_from_slice(vector);
+        let reply = client.encoder.send(Kind::Gradient, outgoing, round, packed);
+        together.bits[at] = reply.payload.bits();
+        vector.copy_from_slice(reply.payload.values());
+    }
+    ledger.up_from_all(server.cohort(), (round, Kind::Gradient), &together.bits);
+    server.absorb_vectors(&together.vectors);
+    client(&mut clients[first])?.workspace = place;
+    Some(server.advance())
 }
 
 impl State for Client {

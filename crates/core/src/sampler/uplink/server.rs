@@ -1,5 +1,7 @@
 //! Ask clients for gradients and take one Langevin step a round: the server of family A.
 
+use std::any::Any;
+
 use super::super::Sampler;
 use super::super::attendance::Attendance;
 use super::super::participation::{Participation, Roll};
@@ -12,6 +14,7 @@ use crate::protocol::{
     Event, Exchange, Kind, Order, Payload, Precision, ReferencePoint, Reply, Sender, Task,
 };
 use crate::rng::{ClientId, Noise, Purpose, SERVER, Seed};
+use crate::simd::{LANES, wide};
 use crate::snapshot::{SnapshotError, State, Visit};
 use crate::step::{Schedule, langevin, temperature_left};
 use crate::target::{Placement, Target};
@@ -35,6 +38,8 @@ pub struct Server {
     x: Vec<f64>,
     /// `w`: the parameter as the clients see it.
     sent: Vec<f64>,
+    /// What answers count for, where they are folded in together.
+    counts: Vec<f64>,
     /// Compresses the increments of `w`.
     down: Option<Sender>,
     increment: Vec<f64>,
@@ -109,6 +114,7 @@ impl Server {
             round: 0,
             x: start.to_vec(),
             sent: vec![0.0; d],
+            counts: Vec::new(),
             down: recipe.down_channel(d)?.map(Sender::new),
             increment: vec![0.0; d],
             memory: vec![0.0; d],
@@ -209,8 +215,59 @@ impl Server {
         self.too_hot.is_none()
     }
 
+    /// The order of this round, where everybody gets the same, and answers are compressed vectors
+    /// that are added up and no more.
+    pub(super) fn order_to_all(&self) -> Option<Order<'_>> {
+        let plain = self.down.is_none()
+            && self.memory_rate.is_none()
+            && self.own_noise.is_empty()
+            && self.levels.is_none()
+            && self.attendance.is_none()
+            && self.clip.is_none()
+            && !self.restarting
+            && !self.moves_reference();
+        let known = |id: &ClientId| self.seen[id.index()] == self.version;
+        if !plain || !self.roll.active.iter().all(known) {
+            return None;
+        }
+        Some(self.order(*self.roll.active.first()?))
+    }
+
+    /// Fold in what all sent in answer to that order, one vector behind the other.
+    pub(super) fn absorb_vectors(&mut self, vectors: &[f64]) {
+        self.counts.clear();
+        self.counts.extend(self.roll.active.iter().map(|id| self.roll.weight(*id)));
+        add_all(&self.counts, vectors, &mut self.weighted);
+    }
+
     fn moves_reference(&self) -> bool {
         matches!(self.oracle, Oracle::Svrg { every } if self.round.is_multiple_of(every))
+    }
+}
+
+wide! {
+    /// `out += count * vector` for one vector after the other; eight coordinates at a time stay in a
+    /// register.
+    fn add_all<'a>(counts: &'a [f64], vectors: &'a [f64], out: &'a mut [f64]) -> () {
+        let d = out.len();
+        let (blocks, rest) = out.as_chunks_mut::<LANES>();
+        let first_left = blocks.len() * LANES;
+        for (block, out) in blocks.iter_mut().enumerate() {
+            let mut sums = *out;
+            for (count, vector) in counts.iter().zip(vectors.chunks_exact(d)) {
+                if let Some(eight) = vector[block * LANES..].first_chunk::<LANES>() {
+                    for lane in 0..LANES {
+                        sums[lane] += count * eight[lane];
+                    }
+                }
+            }
+            *out = sums;
+        }
+        for (coordinate, out) in (first_left..).zip(rest) {
+            for (count, vector) in counts.iter().zip(vectors.chunks_exact(d)) {
+                *out += count * vector[coordinate];
+            }
+        }
     }
 }
 
@@ -258,6 +315,10 @@ impl Exchange for Server {
         if let Some(attendance) = &mut self.attendance {
             attendance.note(from, reply.payload.values());
         }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        Some(self)
     }
 
     fn is_elastic(&self) -> bool {
