@@ -176,6 +176,29 @@ impl<T: Real> Design<T> {
         }
     }
 
+    /// Have what a row holds come into the cache.
+    #[inline(always)]
+    pub(super) fn touch(&self, row: usize) {
+        const LINE: usize = 64;
+        let mut seen = 0;
+        let mut see = |word: u32| seen ^= word;
+        let lines = |values: &[T]| {
+            let mut seen = 0;
+            for value in values.iter().step_by(LINE / size_of::<T>()) {
+                seen ^= value.widen().to_bits() as u32;
+            }
+            seen
+        };
+        match self.row(row) {
+            Entries::Dense(cells) => see(lines(cells)),
+            Entries::Sparse(columns, values) => {
+                columns.iter().step_by(LINE / size_of::<u32>()).for_each(|column| see(*column));
+                see(lines(values));
+            }
+        }
+        std::hint::black_box(seen);
+    }
+
     /// What a row holds.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> Entries<'_, T> {

@@ -338,7 +338,13 @@ impl Job for Derivative<'_> {
             panel::turn(shape, v, other);
         }
         sum.fill([T::default(); W]);
-        for block in rows.blocks(model.rows()) {
+        let mut blocks = rows.blocks(model.rows());
+        let mut next = blocks.next();
+        while let Some(block) = next {
+            next = blocks.next();
+            for row in next.iter().flat_map(|next| next.iter()) {
+                design.touch(*row); // minibatches are far apart: it comes while others are summed
+            }
             for (row, weights) in block.iter().zip(at_x.chunks_exact_mut(groups)) {
                 panel::product(design, *row, panel, weights);
             }
