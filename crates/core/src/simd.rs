@@ -3,7 +3,9 @@
 //! The platform's `ln`, `cos` and `exp` differ between systems in the last bit, so a chain that
 //! used them would not be reproducible. Everything here is written with `+ - * /` and `sqrt` alone,
 //! which IEEE 754 rounds correctly everywhere. Rust never fuses a multiply and an add by itself, so
-//! the wider registers that [`vectorised`] switches on change the speed and no bit.
+//! the wider registers that [`vectorised`] switches on change the speed and no bit. Kernels that
+//! sum products may fuse them where they say so, which is rounded once and correctly everywhere,
+//! too: by one instruction in a kernel on machines that have it, else by a slow call.
 
 use pulp::WithSimd;
 

@@ -188,7 +188,8 @@ impl Evaluator for GaussianEvaluator {
         if let Some(theirs) = other.as_any().and_then(|other| other.downcast_ref::<Self>()) {
             let (mine, theirs) = (&*self.0.model, &*theirs.0.model);
             let constant = |schedule| matches!(schedule, Schedule::Constant(_));
-            let alike = walk.x.len() == beside.x.len()
+            let alike = walk.steps >= SHORTEST_TOGETHER
+                && walk.x.len() == beside.x.len()
                 && (walk.from, walk.steps) == (beside.from, beside.steps)
                 && constant(walk.schedule)
                 && constant(beside.schedule);
@@ -207,6 +208,9 @@ impl Evaluator for GaussianEvaluator {
         Some(self)
     }
 }
+
+/// Shorter walks wait for their matrices more than for their sums: one after the other is as fast.
+const SHORTEST_TOGETHER: u64 = 3;
 
 /// Whether the parameter has room in registers for all of a walk.
 fn stays_in_registers(model: &Gaussian, walk: &Walk<'_>) -> bool {

@@ -43,7 +43,8 @@ pub trait Real:
     /// Exponential, clamped to positive, finite, normal numbers.
     fn exp(self) -> Self;
 
-    /// `self * a + b`, rounded once.
+    /// `self * a + b`, rounded once: in kernels alone, which are compiled for machines that have the
+    /// instruction. On others, and outside, it is a call with the same bits.
     fn fused(self, a: Self, b: Self) -> Self;
 
     /// The square root.
@@ -70,6 +71,7 @@ impl Real for f64 {
     }
 
     #[inline(always)]
+    #[expect(clippy::disallowed_methods)] // here alone
     fn fused(self, a: Self, b: Self) -> Self {
         self.mul_add(a, b)
     }
@@ -118,6 +120,7 @@ impl Real for f32 {
     }
 
     #[inline(always)]
+    #[expect(clippy::disallowed_methods)] // here alone
     fn fused(self, a: Self, b: Self) -> Self {
         self.mul_add(a, b)
     }

@@ -292,8 +292,7 @@ fn about_reference<'a>(point: &'a [f64], room: &'a mut [f64]) -> Question<'a> {
     Question { sum: Sum::Gradient { x: point }, extent: Extent::All, scale: 1.0, out: room }
 }
 
-/// Carry an exchange whose order is the same for everybody: first all take it in and walk, two by
-/// two, then all answer.
+/// Carry an exchange whose order is the same for everybody: clients take it in and walk two by two.
 fn carry(
     server: &mut dyn Exchange,
     clients: &mut [Box<dyn Device>],
@@ -309,21 +308,21 @@ fn carry(
     Workspace::at(&mut place, walker(&mut clients[first])?.x.len());
     let workspace = &mut **place.as_mut()?;
     ledger.down_to_all(server.cohort(), &order);
-    let mut begun: Option<&mut Walker> = None;
-    for device in devices_of(server.cohort(), clients) {
-        let Some(walker) = walker(device) else { continue };
-        walker.begin(&order);
-        match begun.take() {
-            None => begun = Some(walker),
-            Some(other) => walk_two([other, walker], workspace),
-        }
-    }
-    if let Some(last) = begun {
-        walk_one(last, workspace);
-    }
-    for at in 0..server.cohort().len() {
+    for at in (0..server.cohort().len()).step_by(2) {
         let id = server.cohort()[at];
-        if let Some(walker) = walker(&mut clients[id.index()]) {
+        let next = server.cohort().get(at + 1).copied();
+        let (before, behind) = clients.split_at_mut(next.map_or(clients.len(), ClientId::index));
+        let one = walker(&mut before[id.index()])?;
+        let mut two = next.and_then(|id| Some((id, walker(behind.first_mut()?)?)));
+        let order = server.common_order()?;
+        one.begin(&order);
+        if let Some((_, two)) = &mut two {
+            two.begin(&order);
+            walk_two([&mut *one, &mut **two], workspace);
+        } else {
+            walk_one(one, workspace);
+        }
+        for (id, walker) in [Some((id, one)), two].into_iter().flatten() {
             let reply = walker.reply(workspace);
             ledger.up(id, &reply);
             server.absorb(id, &reply);
