@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use common::*;
 use consilience_core::compress::Compressor;
-use consilience_core::model::{Design, Glm, GlmFamily, Model, Plain, Prior};
-use consilience_core::sampler::{Recipe, Uplink};
+use consilience_core::model::{Design, Glm, GlmFamily, Model, Plain, Prior, Softmax};
+use consilience_core::sampler::{Batch, Recipe, Uplink};
 use consilience_core::snapshot::{restore, save};
 use consilience_core::step::Schedule;
 use consilience_core::target::{Placement, Target};
@@ -66,6 +66,38 @@ fn a_memo_changes_no_draw_and_no_bit_on_the_wire() {
             [false, true].map(|plain| start(&recipe, &one_hot(plain), &[0.2; DIM], 5, 0));
         assert_eq!(with.draws(300), without.draws(300));
         assert_eq!(with.ledger, without.ledger);
+    }
+}
+
+/// Probabilities at a reference point are remembered, and the point is not compared from one round
+/// to the next: without memory the chain is the same.
+#[test]
+fn a_reference_point_that_moves_is_noticed() {
+    let (rows, features, classes) = (40, 9, 4);
+    let target = |plain: bool| {
+        let client = |i: u64| -> Arc<dyn Model> {
+            let design = Design::dense(normals(700 + i, rows * features), features).unwrap();
+            let labels = (0..rows as u32).map(|j| (j * 7 + i as u32) % classes as u32).collect();
+            let model = Softmax::new(design, labels, classes).unwrap();
+            if plain { Arc::new(Plain(model)) } else { Arc::new(model) }
+        };
+        let prior = Prior::gaussian(4.0, features * classes).unwrap();
+        Target::new((0..3).map(client).collect(), prior, Placement::Server, 1.0).unwrap()
+    };
+    let start_at = vec![0.2; features * classes];
+    let (step, batch, rate) = (Schedule::Constant(1e-2), Batch::Fraction(0.5), None);
+    for up in [Compressor::qsgd(4), Compressor::top_k(5)] {
+        let recipe = Recipe::Uplink(Uplink::qlsd_plus_plus(step, batch, 5, rate, up));
+        let [mut with, mut without] =
+            [false, true].map(|plain| start(&recipe, &target(plain), &start_at, 5, 0));
+        assert_eq!(with.draws(60), without.draws(60));
+        let mut resumed = start(&recipe, &target(false), &start_at, 5, 0);
+        resumed.draws(3);
+        restore(&mut resumed.server, &save(&mut with.server)).unwrap();
+        for (to, from) in resumed.clients.iter_mut().zip(&mut with.clients) {
+            restore(to, &save(from)).unwrap();
+        }
+        assert_eq!(resumed.draws(20), without.draws(20));
     }
 }
 

@@ -45,11 +45,11 @@ mod words;
 
 pub use channel::{Channel, CodeChoice};
 pub use message::Message;
-pub(crate) use together::Together;
 pub use operator::CompressorRow;
 pub(crate) use operator::SecondMoments;
 pub use paper::paper_bits;
 pub use spec::{SpecError, rows};
+pub(crate) use together::Together;
 
 use crate::rng::Stream;
 use crate::simd::{Kernel, LANES, run_vectorised};

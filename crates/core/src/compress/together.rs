@@ -69,3 +69,66 @@ wide! {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compress::{CodeChoice, Compressor, Message};
+    use crate::rng::{ClientId, Purpose, SERVER, Seed};
+
+    /// Bits, numbers and all: what can be made together is what it is alone, and what cannot is
+    /// left as it was. Of 50 words of 16 bits some do not decide in one vector of 650.
+    #[test]
+    fn vectors_together_become_what_they_become_alone() {
+        for (text, code, d) in [
+            ("qsgd(16)", CodeChoice::Auto, 50),
+            ("qsgd(16)", CodeChoice::Elias, 16),
+            ("qsgd(300)", CodeChoice::Auto, 7),
+            ("qsgd(1)", CodeChoice::Auto, 128),
+        ] {
+            let compressor: Compressor = text.parse().unwrap();
+            let channel = Channel::new(compressor, code, d).unwrap();
+            let each = channel.words_together().unwrap();
+            let (mut message, mut left_alone) = (Message::new(), 0);
+            for round in 0..100 {
+                let stream = |k| Seed::new(1).stream(Purpose::Compress, ClientId(k), round);
+                let mut room = Together { vectors: vec![0.0; 40 * d], ..Together::default() };
+                Seed::new(2).stream(Purpose::Data, SERVER, round).normals(&mut room.vectors);
+                room.vectors[3] = f64::NAN;
+                room.vectors[d..2 * d].fill(0.0);
+                room.vectors[2 * d] = 1e300;
+                let before = room.vectors.clone();
+                for k in 0..40 {
+                    room.words.extend_from_slice(stream(k).at_most(each));
+                }
+                channel.compress_together(&mut room);
+                for (k, (found, v)) in room.vectors.chunks(d).zip(before.chunks(d)).enumerate() {
+                    if room.left[k] {
+                        assert_eq!(found[0].to_bits(), v[0].to_bits());
+                        left_alone += usize::from(k > 2);
+                        continue;
+                    }
+                    let mut alone = vec![0.0; d];
+                    let stream = &mut stream(k as u32);
+                    channel.quantise(v, stream, &mut message).unwrap();
+                    message.dequantise(stream, &mut alone).unwrap();
+                    assert_eq!(found, alone, "{text}: {k} in round {round}");
+                    assert_eq!(room.bits[k], channel.length_bits(&message).div_ceil(8) * 8);
+                }
+                assert!(room.left[..3] == [true; 3]);
+            }
+            assert!(left_alone < 400, "{text}: {left_alone} of 3700");
+        }
+    }
+
+    #[test]
+    fn what_is_long_or_otherwise_made_is_made_alone() {
+        for (text, d) in
+            [("qsgd(16)", 129), ("natural", 50), ("max_norm(16)", 50), ("qsgd(40000)", 50)]
+        {
+            let compressor: Compressor = text.parse().unwrap();
+            let channel = Channel::new(compressor, CodeChoice::Auto, d).unwrap();
+            assert_eq!(channel.words_together(), None, "{text}");
+        }
+    }
+}

@@ -261,10 +261,9 @@ fn go_on_together(
         one.noise.some_from(from, left, &mut room.shared);
         two.noise.some_from(from, left, &mut room.shared);
         let [a, b] = [steps(models[0], one, from), steps(models[1], two, from)];
-        let (Some(first), Some(second)) = (
-            one.noise.held(from, left, &room.shared),
-            two.noise.held(from, left, &room.shared),
-        ) else {
+        let (Some(first), Some(second)) =
+            (one.noise.held(from, left, &room.shared), two.noise.held(from, left, &room.shared))
+        else {
             break;
         };
         let count = first.1.len().min(second.1.len());

@@ -303,8 +303,13 @@ const ALIGNED: usize = 8;
 enum Of<'a> {
     Gradient,
     /// From `z`, which is the reference point of the last call where `same` says so.
-    Difference { z: &'a [f64], same: bool },
-    HessianVector { v: &'a [f64] },
+    Difference {
+        z: &'a [f64],
+        same: bool,
+    },
+    HessianVector {
+        v: &'a [f64],
+    },
 }
 
 struct Derivative<'a> {
@@ -411,12 +416,7 @@ struct Memory<'a, T> {
 
 impl<'a, T: Real> ReferencePoint<'a, T> {
     #[inline(always)]
-    fn new(
-        shape: Shape,
-        (z, same): (&'a [f64], bool),
-        memory: &'a mut [f64],
-        rows: usize,
-    ) -> Self {
+    fn new(shape: Shape, (z, same): (&'a [f64], bool), memory: &'a mut [f64], rows: usize) -> Self {
         if memory.is_empty() {
             return ReferencePoint { shape, z, turned: false, memory: None };
         }

@@ -175,11 +175,11 @@ impl Encoder {
         alone.then_some(channel).filter(|channel| !channel.compressor().needs_shared_stream())
     }
 
-    /// The first words of a round's compression, where so many are at hand.
+    /// The first words of a round's compression: so few that all are at hand.
     #[inline(always)]
     pub(super) fn first_words(&mut self, round: u64, count: usize) -> &[u32] {
         match &mut self.channel {
-            Some((_, streams)) => streams.stream(round).at_most(count),
+            Some((_, rounds)) => rounds.stream(round).at_most(count),
             None => &[],
         }
     }

@@ -107,25 +107,27 @@ impl Client {
         }
     }
 
+    /// Draw the rows that this round's estimate is of.
+    #[inline(always)]
+    fn draw_rows(&mut self) {
+        match self.oracle {
+            Oracle::Plain => self.site.draw_rows(&mut self.batches, self.round),
+            Oracle::FixedPoint(_) | Oracle::Svrg { .. } => {
+                self.site.draw_rows_of_difference(&mut self.batches, self.round);
+            }
+        }
+    }
+
     /// Make ready for the gradient estimate at the position, by the oracle.
     #[inline(always)]
     fn approach_estimate(&mut self) {
         self.stage = Stage::Estimate;
         let gradient = &mut Workspace::at(&mut self.workspace, self.dim).gradient;
         match &self.oracle {
-            Oracle::Plain => {
-                self.site.draw_rows(&mut self.batches, self.round);
-                gradient.fill(0.0);
-            }
-            Oracle::FixedPoint(_) => {
-                self.site.draw_rows_of_difference(&mut self.batches, self.round);
-                gradient.fill(0.0);
-            }
-            Oracle::Svrg { .. } => {
-                self.site.draw_rows_of_difference(&mut self.batches, self.round);
-                gradient.copy_from_slice(&self.anchor);
-            }
+            Oracle::Plain | Oracle::FixedPoint(_) => gradient.fill(0.0),
+            Oracle::Svrg { .. } => gradient.copy_from_slice(&self.anchor),
         }
+        self.draw_rows();
     }
 }
 
@@ -145,13 +147,13 @@ impl Client {
             position.copy_from_slice(x);
         }
         self.site.swap_scratch(scratch);
-        let sum = if let Oracle::Plain = self.oracle {
-            self.site.draw_rows(&mut self.batches, self.round);
-            Sum::Gradient { x }
-        } else {
-            self.site.draw_rows_of_difference(&mut self.batches, self.round);
-            self.site.refer_to(self.references);
-            Sum::Difference { x, z: &self.reference }
+        self.draw_rows();
+        self.site.refer_to(self.references);
+        let sum = match self.oracle {
+            Oracle::Plain => Sum::Gradient { x },
+            Oracle::FixedPoint(_) | Oracle::Svrg { .. } => {
+                Sum::Difference { x, z: &self.reference }
+            }
         };
         let extent = Extent::Minibatch;
         self.site.answer(Question { sum, extent, scale: 1.0, out: gradient });
@@ -206,8 +208,7 @@ impl Device for Client {
 
     #[inline(always)]
     fn question(&mut self) -> Option<(&mut Site, Question<'_>)> {
-        let Workspace { position, gradient, .. } =
-            Workspace::at(&mut self.workspace, self.dim);
+        let Workspace { position, gradient, .. } = Workspace::at(&mut self.workspace, self.dim);
         let (x, z) = (self.position.as_ref().unwrap_or(position), &self.reference);
         let question = match (self.stage, &self.oracle) {
             (Stage::Anchor, _) => Question {
@@ -310,8 +311,7 @@ fn carry(
     }
     let first = server.cohort().first()?.index();
     let mut place = client(&mut clients[first])?.workspace.take();
-    let Workspace { scratch, outgoing, packed, together, .. } =
-        Workspace::at(&mut place, x.len());
+    let Workspace { scratch, outgoing, packed, together, .. } = Workspace::at(&mut place, x.len());
     let count = server.cohort().len();
     together.vectors.clear();
     together.vectors.resize(count * x.len(), 0.0);
@@ -321,9 +321,7 @@ fn carry(
         let Some(client) = client(device) else { continue };
         client.estimate_together(&order, x, gradient, scratch);
         let needed = client.words.unwrap_or(0);
-        let words = client.encoder.first_words(order.round, needed);
-        together.words.extend_from_slice(words);
-        together.words.resize(together.words.len() + needed - words.len(), 0); // never fewer
+        together.words.extend_from_slice(client.encoder.first_words(order.round, needed));
     }
     ledger.down_to_all(server.cohort(), &order);
     let round = order.round;
