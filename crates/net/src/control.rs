@@ -1,4 +1,4 @@
-//! Let an operator hold a run, let it go on, go on without a site, or end it: over the same door as
+//! Let an operator hold a run, let it go on, go on without a site, or end it: over the same port as
 //! the sites, by a certificate of its own.
 
 use http::uri::PathAndQuery;

@@ -192,7 +192,7 @@ mod tests {
         let status = Status::new(&["north".into()], Arc::new(Progress::default()));
         status.block(0, "its disk is full");
         let address = ([0, 0, 0, 0], 7461).into();
-        status.listens(crate::status::Door { address, certificates: true });
+        status.listens(crate::status::Listening { address, certificates: true });
         status.refused(Some(0), "an answer to a closed round");
         status.measured((0, 0), None, vec![("acceptance_rate", 0.8)]);
         let mut told = BTreeSet::new();

@@ -1,12 +1,12 @@
 //! Carry the protocol over gRPC: one bidirectional stream a client, TLS with certificates on both
 //! sides, the same bytes as in one process.
 
+pub mod admission;
 pub mod alarm;
 pub mod audit;
 pub mod certs;
 pub mod chain;
 pub mod control;
-pub mod door;
 pub mod folders;
 pub mod frame;
 pub mod http;

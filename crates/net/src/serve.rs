@@ -34,9 +34,9 @@ use tokio::sync::{mpsc, oneshot};
 use tonic::transport::{Server, ServerTlsConfig};
 use tracing::info;
 
+use crate::admission::{AT_ONCE, Incoming};
 use crate::audit::{self, Audit, Happened};
 use crate::chain::HostedChain;
-use crate::door::{AT_ONCE, Incoming};
 use crate::frame::Frame;
 use crate::http;
 use crate::hub::{Broken, Hub, Objects, Parting};
@@ -46,7 +46,7 @@ pub use crate::memory::{Over, Past, recall};
 use crate::revoked::Revoked;
 pub use crate::service::Admission;
 use crate::service::{Event, GrpcService};
-use crate::status::{Door, Status};
+use crate::status::{Listening, Status};
 use crate::talk::{Farewell, How, Instruction, PROTOCOL, Tell, VERSION, Welcome};
 
 /// The largest norm that an answer may have, where the model has no bound and nobody says
@@ -303,7 +303,7 @@ fn listening<K, T: FnMut(Stage<'_>)>(
     status.set_elastic(config.sampler.round_deadline.is_some());
     // Who has tickets has no certificates, and is controlled by its own signals alone.
     if !matches!(options.admission, Admission::Tickets(_)) {
-        status.listens(Door { address, certificates: tls.is_some() });
+        status.listens(Listening { address, certificates: tls.is_some() });
     }
     let hosting = Hosting::open(config, options)?;
     let revoked = options.revoked.as_deref().map(Revoked::open).transpose();

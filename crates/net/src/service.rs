@@ -19,9 +19,9 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tracing::warn;
 
+use crate::admission::{Seldom, Visitor};
 use crate::certs::{self, Papers};
 use crate::control;
-use crate::door::{Seldom, Visitor};
 use crate::frame::{ASIDE, Frame, MESSAGE, MOST_WORDS, PATH, WORDS};
 use crate::revoked::{self, Revoked};
 use crate::status::Status as RunStatus;
@@ -385,7 +385,7 @@ impl UnaryService<Frame> for GrpcService {
     }
 }
 
-/// Who came to the door with a request.
+/// Who came with a request.
 fn visitor<T>(request: &Request<T>) -> Option<Visitor> {
     let extensions = request.extensions();
     let by_tls = extensions.get::<TlsConnectInfo<Visitor>>().map(TlsConnectInfo::get_ref);

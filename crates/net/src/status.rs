@@ -69,21 +69,21 @@ struct Inner {
     agreement: Option<String>,
     history: History,
     /// Where an operator reaches the server, and by what it is known.
-    door: Option<Door>,
+    listening: Option<Listening>,
 }
 
 /// Where an operator reaches a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Door {
+pub(crate) struct Listening {
     pub(crate) address: SocketAddr,
     /// Whether the operator needs its certificate.
     pub(crate) certificates: bool,
 }
 
-impl Door {
+impl Listening {
     /// The command that reaches it. `HOST` stands for a name that only its users know.
     fn command(self) -> String {
-        let Door { address, certificates } = self;
+        let Listening { address, certificates } = self;
         let server = if address.ip().is_unspecified() {
             format!("HOST:{}", address.port())
         } else {
@@ -105,7 +105,7 @@ fn quoted(word: &str) -> String {
 
 /// What an operator can order while a run stands like this: what it does, and the command.
 fn orders(inner: &Inner, elastic: bool) -> Vec<(String, String)> {
-    let Some(command) = inner.door.map(Door::command) else { return Vec::new() };
+    let Some(command) = inner.listening.map(Listening::command) else { return Vec::new() };
     let mut orders = Vec::new();
     let mut add = |says: String, order: &str| orders.push((says, format!("{command} {order}")));
     if inner.paused.is_some() {
@@ -326,7 +326,7 @@ impl Status {
             run: String::new(),
             agreement: None,
             history: History::new(),
-            door: None,
+            listening: None,
         };
         Status {
             progress,
@@ -441,8 +441,8 @@ impl Status {
     }
 
     /// An operator reaches the server here.
-    pub(crate) fn listens(&self, door: Door) {
-        self.lock().door = Some(door);
+    pub(crate) fn listens(&self, listening: Listening) {
+        self.lock().listening = Some(listening);
     }
 
     /// Which run this is.
@@ -1003,7 +1003,7 @@ mod tests {
         let lines = || status.view().orders.into_iter().map(|o| o.1).collect::<Vec<_>>();
         assert!(lines().is_empty(), "without a port there is nobody to order");
         let address: SocketAddr = "10.0.0.7:7461".parse().unwrap();
-        status.listens(Door { address, certificates: true });
+        status.listens(Listening { address, certificates: true });
         let command = "consilience control --server 10.0.0.7:7461 --certs operator";
         assert_eq!(lines(), [format!("{command} pause"), format!("{command} end")]);
         status.pause();
@@ -1020,7 +1020,7 @@ mod tests {
         assert_eq!(lines().len(), 2, "it is left out already");
         status.connected(0, false);
         assert!(lines()[1].ends_with("drop -- north"));
-        status.listens(Door { address: ([0, 0, 0, 0], 80).into(), certificates: false });
+        status.listens(Listening { address: ([0, 0, 0, 0], 80).into(), certificates: false });
         assert_eq!(lines()[0], "consilience control --server HOST:80 --insecure-loopback pause");
     }
 }

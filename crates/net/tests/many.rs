@@ -87,7 +87,7 @@ async fn late(address: SocketAddr, worker: &mut Worker) -> bool {
     false
 }
 
-/// More sites of one address than may stand at the door at once: who is turned away comes again.
+/// More sites of one address than may wait for admission at once: who is turned away comes again.
 /// The chain is that of one process, bit for bit.
 #[test]
 fn hundreds_of_sites_of_one_address_come_at_once_and_give_the_same_bits() {
@@ -157,10 +157,10 @@ fn whoever_says_its_first_words_too_late_may_try_again() {
     joined.into_iter().for_each(|site| assert!(site.join().unwrap().unwrap()));
 }
 
-/// As many of one address stand at the door at once as the server was told, and one more is turned
+/// As many of one address wait for admission at once as the server was told, and one more is turned
 /// away.
 #[test]
-fn the_door_lets_in_as_many_as_it_is_told() {
+fn as_many_wait_for_admission_as_it_is_told() {
     let most = 40;
     let config = config(&gaussians("name = \"lmc\"\nstep = 0.05", 20));
     let serving = start(&config, ServeOptions { at_once: most, ..options() });

@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::door::Seldom;
+use crate::admission::Seldom;
 use crate::frame::{ASIDE, Frame, MESSAGE, WORDS};
 use crate::memory::Memory;
 use crate::party::Complaint;

@@ -1,4 +1,4 @@
-//! What strangers at the door leave in the log: one line a minute for each address, however many
+//! What strangers leave in the log: one line a minute for each address, however many
 //! they are. A program of its own, since there is one log in a process.
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -29,11 +29,11 @@ impl Write for Log {
 }
 
 impl Log {
-    /// How many lines speak of the door, and how many bytes there are.
+    /// How many lines speak of refusals, and how many bytes there are.
     fn refusals(&self) -> (usize, usize) {
         let bytes = self.0.lock().unwrap().clone();
         let text = String::from_utf8(bytes).unwrap();
-        (text.lines().filter(|line| line.contains("refused at the door")).count(), text.len())
+        (text.lines().filter(|line| line.contains("refused before admission")).count(), text.len())
     }
 }
 
@@ -42,7 +42,7 @@ fn strangers_leave_one_line_however_many_they_are() {
     let log = Log::default();
     let lines = log.clone();
     tracing_subscriber::fmt().with_ansi(false).with_writer(move || lines.clone()).init();
-    let here = std::env::temp_dir().join(format!("consilience-door-{}", std::process::id()));
+    let here = std::env::temp_dir().join(format!("consilience-admission-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&here);
     let sites = ["north", "east", "the south"];
     for (folder, names) in [("ours", &sites[..]), ("others", &sites[1..2])] {

@@ -1,5 +1,5 @@
-//! Stand at the door: take connections, but few at a time that have not said who they are, and none
-//! for long; log what is turned away, but seldom.
+//! Admit connections, but few at a time that have not said who they are, and none for long; log
+//! what is turned away, but seldom.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -67,18 +67,18 @@ impl<K: Ord + Clone> Seldom<K> {
     }
 }
 
-/// The door of a server.
+/// What admits connections to a server.
 #[derive(Debug)]
-pub struct Door {
+pub struct Admission {
     /// How many of each address are on their way, and how many may be.
     waiting: Mutex<BTreeMap<IpAddr, usize>>,
     at_once: usize,
     said: Seldom<IpAddr>,
 }
 
-impl Door {
-    fn new(at_once: usize) -> Door {
-        Door { waiting: Mutex::default(), at_once, said: Seldom::default() }
+impl Admission {
+    fn new(at_once: usize) -> Admission {
+        Admission { waiting: Mutex::default(), at_once, said: Seldom::default() }
     }
 
     /// Take somebody in; `None`: too many of that address, or of all, are on their way.
@@ -95,7 +95,7 @@ impl Door {
         }
         *own += 1;
         let settled = AtomicBool::new(false);
-        Some(Visitor(Arc::new(Admittance { door: Arc::clone(self), address, settled })))
+        Some(Visitor(Arc::new(Admittance { admission: Arc::clone(self), address, settled })))
     }
 
     fn leave(&self, address: IpAddr) {
@@ -111,18 +111,18 @@ impl Door {
     /// Log why somebody is turned away, once a minute for each address.
     pub fn complain(&self, address: IpAddr, why: &str) {
         if let Some(silent) = self.said.due(&address) {
-            warn!(%address, reason = %why, others_since = silent, "refused at the door");
+            warn!(%address, reason = %why, others_since = silent, "refused before admission");
         }
     }
 }
 
-/// Somebody who came to the door.
+/// Somebody who is not admitted yet.
 #[derive(Clone, Debug)]
 pub struct Visitor(Arc<Admittance>);
 
 #[derive(Debug)]
 struct Admittance {
-    door: Arc<Door>,
+    admission: Arc<Admission>,
     address: IpAddr,
     /// Whether it was admitted, or turned away by name.
     settled: AtomicBool,
@@ -132,13 +132,13 @@ impl Visitor {
     /// It has said who it is: it may stay.
     pub fn admit(&self) {
         if !self.0.settled.swap(true, Ordering::Relaxed) {
-            self.0.door.leave(self.0.address);
+            self.0.admission.leave(self.0.address);
         }
     }
 
     /// Log why it is turned away.
     pub fn complain(&self, why: &str) {
-        self.0.door.complain(self.0.address, why);
+        self.0.admission.complain(self.0.address, why);
     }
 
     fn is_admitted(&self) -> bool {
@@ -149,10 +149,10 @@ impl Visitor {
 impl Drop for Admittance {
     fn drop(&mut self) {
         if !self.settled.load(Ordering::Relaxed) {
-            self.door.leave(self.address);
+            self.admission.leave(self.address);
             let why = "it left or was cut off before it was admitted: no certificate of ours, \
                 another protocol, or silence";
-            self.door.complain(self.address, why);
+            self.admission.complain(self.address, why);
         }
     }
 }
@@ -179,7 +179,7 @@ impl Listener for TcpListener {
 /// Connections as they come.
 pub struct Incoming<L = TcpListener> {
     listener: L,
-    door: Arc<Door>,
+    admission: Arc<Admission>,
     /// How long somebody may take to be admitted.
     patience: Duration,
     rest: Option<Pin<Box<Sleep>>>,
@@ -188,13 +188,13 @@ pub struct Incoming<L = TcpListener> {
 impl<L: Listener> Incoming<L> {
     /// Those that a listener takes.
     pub fn new(listener: L) -> Self {
-        let door = Arc::new(Door::new(AT_ONCE));
-        Incoming { listener, door, patience: PATIENCE, rest: None }
+        let admission = Arc::new(Admission::new(AT_ONCE));
+        Incoming { listener, admission, patience: PATIENCE, rest: None }
     }
 
     /// The same that lets so many of one address be on their way.
     pub fn at_once(self, most: usize) -> Self {
-        Incoming { door: Arc::new(Door::new(most)), ..self }
+        Incoming { admission: Arc::new(Admission::new(most)), ..self }
     }
 
     /// The same with another patience.
@@ -203,7 +203,7 @@ impl<L: Listener> Incoming<L> {
     }
 
     fn taken(&self, stream: TcpStream, from: SocketAddr) -> Option<Guest> {
-        let visitor = self.door.enter(from.ip())?;
+        let visitor = self.admission.enter(from.ip())?;
         let _ = stream.set_nodelay(true);
         let patience = Some(Box::pin(tokio::time::sleep(self.patience)));
         Some(Guest { stream, visitor, patience })
@@ -229,7 +229,8 @@ impl<L: Listener> Stream for Incoming<L> {
                     // such as no file left: to try again at once would take all the time there is
                     let here = self.listener.address().map(|address| address.ip());
                     if let Ok(here) = here {
-                        self.door.complain(here, &format!("no connection can be taken: {error}"));
+                        self.admission
+                            .complain(here, &format!("no connection can be taken: {error}"));
                     }
                     self.rest = Some(Box::pin(tokio::time::sleep(BACK_OFF)));
                 }
@@ -325,13 +326,13 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let mut incoming = Incoming::new(listener).with_patience(Duration::from_millis(30));
-            let door = Arc::clone(&incoming.door);
+            let admission = Arc::clone(&incoming.admission);
             let _silent = TcpStream::connect(address).await.unwrap();
             let mut guest = incoming.next().await.unwrap().unwrap();
             let cut = tokio::time::timeout(PATIENCE, guest.read(&mut [0; 8])).await.unwrap();
             assert_eq!(cut.unwrap_err().kind(), io::ErrorKind::TimedOut);
             drop(guest);
-            assert!(door.waiting.lock().unwrap().is_empty());
+            assert!(admission.waiting.lock().unwrap().is_empty());
             let _known = TcpStream::connect(address).await.unwrap();
             let mut guest = incoming.next().await.unwrap().unwrap();
             guest.connect_info().admit();
@@ -346,11 +347,12 @@ mod tests {
     fn as_many_of_one_address_wait_at_once_as_may() {
         let here = IpAddr::from([10, 0, 0, 1]);
         for most in [1, 2000] {
-            let door = Arc::new(Door::new(most));
-            let visitors: Vec<Visitor> = (0..most).map(|_| door.enter(here).unwrap()).collect();
-            assert!(door.enter(here).is_none(), "{most}");
+            let admission = Arc::new(Admission::new(most));
+            let visitors: Vec<Visitor> =
+                (0..most).map(|_| admission.enter(here).unwrap()).collect();
+            assert!(admission.enter(here).is_none(), "{most}");
             drop(visitors);
-            assert!(door.enter(here).is_some());
+            assert!(admission.enter(here).is_some());
         }
     }
 
@@ -374,7 +376,7 @@ mod tests {
         }
     }
 
-    /// Where the system gives no connection the door waits before it tries again, and goes on.
+    /// Where the system gives no connection the server waits before it tries again, and goes on.
     #[test]
     fn errors_of_the_system_are_waited_out() {
         use tokio_stream::StreamExt;
@@ -392,17 +394,18 @@ mod tests {
 
     #[test]
     fn few_of_one_address_wait_at_once_and_whoever_is_admitted_makes_room() {
-        let (door, here) = (Arc::new(Door::new(AT_ONCE)), IpAddr::from([10, 0, 0, 1]));
-        let mut visitors: Vec<Visitor> = (0..AT_ONCE).map(|_| door.enter(here).unwrap()).collect();
-        assert!(door.enter(here).is_none());
-        assert!(door.enter(IpAddr::from([10, 0, 0, 2])).is_some(), "another address may");
+        let (admission, here) = (Arc::new(Admission::new(AT_ONCE)), IpAddr::from([10, 0, 0, 1]));
+        let mut visitors: Vec<Visitor> =
+            (0..AT_ONCE).map(|_| admission.enter(here).unwrap()).collect();
+        assert!(admission.enter(here).is_none());
+        assert!(admission.enter(IpAddr::from([10, 0, 0, 2])).is_some(), "another address may");
         visitors[0].admit();
         visitors[0].admit(); // once is enough
-        visitors.push(door.enter(here).unwrap());
-        assert!(door.enter(here).is_none());
+        visitors.push(admission.enter(here).unwrap());
+        assert!(admission.enter(here).is_none());
         visitors.pop(); // it left
-        assert!(door.enter(here).is_some());
+        assert!(admission.enter(here).is_some());
         drop(visitors);
-        assert!(door.waiting.lock().unwrap().is_empty());
+        assert!(admission.waiting.lock().unwrap().is_empty());
     }
 }
