@@ -88,6 +88,44 @@ def test_the_same_rows_from_files_and_from_memory(command, tmp_path):
         ).digest
 
 
+def test_columns_are_coded_by_what_is_stated():
+    """Rows that NumPy codes are those that a formula codes by stated numbers."""
+    settings = dict(sampler="lmc", step=0.002, start="zero", prior=4.0, seed=5, **QUICK)
+    coding = {
+        "dose": {"centre": 0.25, "scale": 0.5},
+        "age": {"centre": 60, "scale": 10},
+        "sex": {"levels": ["m", "f"]},
+    }
+    words = {
+        name: table | {"sex": np.where(np.arange(len(table["ill"])) % 3 == 0, "f", "m")}
+        for name, table in SITES.items()
+    }
+    plain = {
+        name: {
+            "dose": (table["dose"] - 0.25) / 0.5,
+            "age": (table["age"] - 60) / 10,
+            "sex: f": (table["sex"] == "f").astype(float),
+            "ill": table["ill"],
+        }
+        for name, table in words.items()
+    }
+    formula = "ill == 1 ~ dose + age + sex"
+    stated = consilience.sample(formula, words, coding=coding, **settings)
+    assert stated.parameters == ["intercept", "dose", "age", "sex: f"]
+    assert stated.digest == consilience.sample("logistic", plain, **settings).digest
+    budget = {"privacy": {"epsilon": 3.0, "delta": 1e-6, "row_norm": 3.0}}
+    settings |= {"step": 1e-5}
+    with pytest.warns(consilience.ConsilienceWarning, match="keeps nothing from anybody"):
+        private = consilience.sample(formula, words, config=budget, coding=coding, **settings)
+        numbers = consilience.sample("logistic", plain, config=budget, **settings)
+    assert private.digest == numbers.digest
+    with pytest.raises(consilience.ConfigError, match="target.coding"):
+        consilience.sample(formula, words, config=budget, **settings)
+    with pytest.raises(consilience.DataError, match="no level"):
+        two = coding | {"sex": {"levels": ["m", "x"]}}
+        consilience.sample(formula, words, coding=two, **settings)
+
+
 def test_a_formula_from_files_and_from_memory(command, tmp_path):
     gaps = {
         name: table | {"age": np.where(np.arange(len(table["age"])) % 7 == 0, np.nan, table["age"])}

@@ -368,7 +368,8 @@ impl Encoding {
 
     /// How the columns were coded, as lines of `[target.coding]`: who states them codes rows so
     /// without asking any site. They are exact functions of the rows that they were found by,
-    /// unless they were stated then. Nothing, where columns entered as they were, without a formula.
+    /// unless they were stated then. Nothing, where columns entered as they were, without a
+    /// formula.
     pub fn as_stated(&self) -> String {
         let rules = || self.columns.iter().flat_map(|column| column.rule.parts());
         if rules().any(|rule| matches!(rule, CellRule::Value { .. })) {

@@ -701,8 +701,8 @@ fn gathered(config: &Config, facts: &Facts<'_>) -> Vec<PrivacyRefusal> {
         return all;
     };
     let twice = config.sampler.row.family.asks_twice;
-    let coded = "columns are coded by moments, levels or extremes of all sites' rows, which are exact \
-                 functions of them";
+    let coded = "columns are coded by moments, levels or extremes of all sites' rows, which are \
+                 exact functions of them";
     match (rows_alone(config), &config.target.model) {
         (Some(kind), _) if twice => {
             if let Err(why) = kind.released(privacy.response) {

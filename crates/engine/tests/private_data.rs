@@ -1,5 +1,5 @@
-//! Private runs on real rows, by a formula whose coding is stated, against posteriors of pooled rows
-//! that NumPy sampled.
+//! Private runs on real rows, by a formula whose coding is stated, against posteriors of pooled
+//! rows that NumPy sampled.
 //!
 //! `data/private_reference.csv` has their means and deviations, which
 //! `data/make_private_reference.py` writes. `REPETITIONS`, `EPSILON` and `ITERATIONS` ask for other
@@ -169,7 +169,7 @@ fn releases_of_real_rows_are_as_far_from_the_posterior_as_they_say() {
 #[test]
 fn private_chains_on_real_rows_agree_with_the_posterior_of_pooled_rows() {
     let study = visits();
-    let iterations = of_environment("ITERATIONS", 5000.0) as u64;
+    let iterations = of_environment("ITERATIONS", 3000.0) as u64;
     for (more, most) in [("", 60.0), ("\nsecure_sum = true", 15.0)] {
         let sampler = format!(
             "name = \"lmc\"\nstep = 1e-5\n[run]\nchains = 2\niterations = {iterations}\n\
@@ -190,7 +190,7 @@ fn private_chains_on_real_rows_agree_with_the_posterior_of_pooled_rows() {
             let error = moments(&batches).1 / (batches.len() as f64).sqrt();
             let z = (found - mean) / error;
             println!(
-                "{name}: {found:.4} (NumPy {mean:.4}), {:.2} sd off, error {:.2} sd, sd ratio {:.3}",
+                "{name}: {found:.4} (NumPy {mean:.4}), {:.2} sd off, error {:.2} sd, ratio {:.3}",
                 (found - mean) / sd,
                 error / sd,
                 spread / sd
@@ -200,9 +200,10 @@ fn private_chains_on_real_rows_agree_with_the_posterior_of_pooled_rows() {
             assert!(error < 0.5 * sd, "{name}: the run says something: {error} of {sd}");
         }
         println!("epsilon {epsilon:.2}{more}: the worst mean is {worst:.2} errors off");
-        // batches that are correlated understate the error by some; six parameters
+        // batches that are correlated understate the error by some; six parameters. The deviations
+        // of so few effective draws are known to a fifth, and the step widens them by a twentieth.
         assert!(worst < 4.9, "{worst}");
-        assert!(spreads.iter().all(|ratio| (0.75..1.3).contains(ratio)), "{spreads:?}");
+        assert!(spreads.iter().all(|ratio| (0.7..1.4).contains(ratio)), "{spreads:?}");
         assert!(std::env::var("ITERATIONS").is_ok() || epsilon < most, "{epsilon}");
     }
 }

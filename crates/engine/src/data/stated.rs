@@ -136,7 +136,7 @@ impl StatedCoding {
                 };
                 part == "site" || self.column(part).is_some_and(has)
             };
-            if whole && derived::parts(name).iter().any(|part| of_levels(&part)) {
+            if whole && derived::parts(name).iter().any(of_levels) {
                 continue;
             }
             let unknown = name.contains('(') && !derived::is_computed(name);

@@ -1,4 +1,4 @@
-"""Write private_reference.csv: posteriors of logistic regression on real rows, pooled, by NumPy alone.
+"""Write private_reference.csv: posteriors of logistic regression on pooled real rows, by NumPy.
 
 Rows are coded by the numbers that `crates/engine/tests/private_data.rs` states, an intercept is put
 first, and rows longer than the bound are shortened, as a private run does. The posterior, with a
@@ -23,7 +23,7 @@ T = 8
 def visits():
     with lzma.open(DATA / "randhie" / "randhie.csv.xz", "rt") as file:
         rows = list(csv.DictReader(file))
-    column = {name: np.array([float(row[name]) for row in rows]) for row in rows[:1] for name in row}
+    column = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
     scaled = {
         "lncoins": (2.5, 2.0),
         "lpi": (4.5, 2.5),
@@ -43,7 +43,7 @@ def visits():
 def voters():
     with open(DATA / "anes96" / "anes96.csv") as file:
         rows = list(csv.DictReader(file))
-    column = {name: np.array([float(row[name]) for row in rows]) for row in rows[:1] for name in row}
+    column = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
     scaled = {"selfLR": (4.0, 1.5), "PID": (3.0, 2.0), "age": (45.0, 16.0)}
     cells = [np.ones(len(rows))]
     for name, (centre, scale) in scaled.items():
