@@ -83,7 +83,7 @@ fn coding(dir: &Path) -> Result<(), Failure> {
             "{dir}: its columns entered as they were, and there is nothing to state"
         )));
     }
-    let stated = record.config.contains("[target.coding]");
+    let stated = record.config.contains("[target.coding");
     let exact = "# Exact functions of the rows of that run: state them where these are public.\n";
     say(&format!("[target.coding]\n{}{lines}", if stated { "" } else { exact }))
 }

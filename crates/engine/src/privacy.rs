@@ -929,9 +929,13 @@ fn to_state(config: &Config) -> String {
     if lines.is_empty() {
         return format!("{NUMBERS}; or state [target.coding], with one [[client]] for each site");
     }
+    let files = match config.target.model {
+        ModelConfig::Own(_) => ", and one [[client]] for each site",
+        _ => "",
+    };
     format!(
-        "state how, with numbers that are known without the rows, and one [[client]] for each \
-         site:\n    [target.coding]\n    {}",
+        "state how, with numbers that are known without the rows{files}:\n    [target.coding]\n    \
+         {}",
         lines.join("\n    ")
     )
 }

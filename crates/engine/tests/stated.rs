@@ -399,6 +399,9 @@ fn a_private_run_says_which_lines_are_missing() {
         let config = read(&format!("{text}{private}{BUDGET}"), ".").unwrap();
         assert_eq!(refusals(&config), [], "{name}");
         assert_eq!(of_config(&config).unwrap().sites.len(), 4);
+        // what a run keeps is what was stated, missing values included
+        let kept = Problem::new(&config).unwrap().encoding.unwrap();
+        assert!(text.contains(&kept.as_stated()), "{text} {}", kept.as_stated());
         let problem = Problem::new(&config).unwrap();
         let plan = consilience_engine::plan::Plan::new(&config, &problem).unwrap();
         assert!(plan.recipe.family().own_noise(4, problem.parameters.len(), 1.0).is_ok());

@@ -9,7 +9,7 @@ use super::coded::coded_by_sites;
 use super::{Agreed, Agreement, Introduction, MOST_ROWS, SiteRows, data_place};
 use crate::config::{Config, ConfigError, ModelConfig, OwnData};
 use crate::data::stated::StatedCoding;
-use crate::data::{DesignPlan, Moments, SiteData, Table, builtin, derived, encode, lay_out};
+use crate::data::{DesignPlan, Moments, SiteData, Study, Table, builtin, derived, encode, lay_out};
 use crate::encoding::Encoding;
 use crate::models::{self, Observed, RowModel};
 use crate::privacy::{self, Shortened};
@@ -152,6 +152,8 @@ fn of_builtin(
     let (plan, moments) = lay_out(coding, &study.plan, &study.schema, &study.sites)
         .map_err(|e| wrong(e.to_string()))?;
     let kind = models::of_comparison();
+    // what is missing of a new row is what is missing here
+    let study = Study { plan: plan.clone(), ..study };
     let encoding = Encoding::of_study(&study, &moments, Arc::clone(&kind)).stated(true);
     Ok(StatedDesign { kind, plan, moments, encoding, kinds: None })
 }
