@@ -89,29 +89,56 @@ def heart():
         sample("Heart disease with (1 | site) (NUTS)", names, ["b", "tau"], draws=40000)
 
 
-def missing():
+def incomplete(d, x):
+    """Adds what `thalach` and `oldpeak` make of the predictor, where they are missing as
+    parameters: each is normal given the other columns, `oldpeak` given `thalach` too."""
     import pymc as pm
     import pytensor.tensor as pt
+
+    given = np.c_[np.ones(len(x)), x.values]
+    b = pm.Normal("b", 0, 2.5, shape=3 + x.shape[1])
+    t, before = b[0] + x.values @ b[3:], []
+    for k, name in enumerate(["thalach", "oldpeak"]):
+        column = z(d[name]).values
+        lacks = np.isnan(column)
+        law = pm.Normal(f"law_{k}", 0, 2.5, shape=given.shape[1] + k)
+        sd = pm.Exponential(f"sd_{k}", 1)
+        mean = pt.dot(given, law[: given.shape[1]])
+        for i, other in enumerate(before):
+            mean = mean + law[given.shape[1] + i] * other
+        pm.Normal(f"known_{k}", mean[~lacks], sd, observed=column[~lacks])
+        drawn = mean[lacks] + sd * pm.Normal(f"z_{k}", 0, 1, shape=int(lacks.sum()))
+        before.append(pt.set_subtensor(pt.as_tensor(np.nan_to_num(column))[lacks], drawn))
+        t = t + b[1 + k] * before[k]
+    return t
+
+
+def missing():
+    import pymc as pm
 
     d, x, ill = hospitals()
     for site in ["hungarian", "switzerland", "va"]:
         x[f"site: {site}"] = (d.site == site) * 1.0
-    given = np.c_[np.ones(len(x)), x.values]
     with pm.Model():
-        b = pm.Normal("b", 0, 2.5, shape=3 + x.shape[1])
-        t = b[0] + x.values @ b[3:]
-        for k, name in enumerate(["thalach", "oldpeak"]):
-            column = z(d[name]).values
-            lacks = np.isnan(column)
-            law = pm.Normal(f"law_{k}", 0, 2.5, shape=given.shape[1])
-            sd = pm.Exponential(f"sd_{k}", 1)
-            mean = pt.dot(given, law)
-            pm.Normal(f"known_{k}", mean[~lacks], sd, observed=column[~lacks])
-            drawn = mean[lacks] + sd * pm.Normal(f"z_{k}", 0, 1, shape=int(lacks.sum()))
-            t = t + b[1 + k] * pt.set_subtensor(pt.as_tensor(np.nan_to_num(column))[lacks], drawn)
-        pm.Bernoulli("y", logit_p=t, observed=ill)
+        pm.Bernoulli("y", logit_p=incomplete(d, x), observed=ill)
         names = ["intercept", "thalach", "oldpeak", *x.columns, "sd(thalach)", "sd(oldpeak)"]
         sample("Heart disease, missing values as parameters (NUTS)", names, ["b", "sd_0", "sd_1"])
+
+
+def both():
+    import pymc as pm
+
+    d, x, ill = hospitals()
+    site, sites = pd.factorize(d.site)
+    with pm.Model():
+        t = incomplete(d, x)
+        tau = pm.HalfStudentT("tau", 3, 2.5)
+        effect = pm.Normal("effect", 0, tau, shape=len(sites))
+        pm.Bernoulli("y", logit_p=t + effect[site], observed=ill)
+        names = ["intercept", "thalach", "oldpeak", *x.columns, "sd(1 | site)", "sd(thalach)",
+                 "sd(oldpeak)"]
+        title = "Heart disease, missing values as parameters and (1 | site) (NUTS)"
+        sample(title, names, ["b", "tau", "sd_0", "sd_1"], draws=20000)
 
 
 def visits():
@@ -156,6 +183,6 @@ def sample(title, names, variables, draws=4000):
     print(f"  at least {float(least):.0f} effective draws")
 
 
-ALL = {f.__name__: f for f in [cox, weibull, heart, missing, visits, party]}
+ALL = {f.__name__: f for f in [cox, weibull, heart, missing, both, visits, party]}
 for name in sys.argv[1:] or ALL:
     ALL[name]()

@@ -1,6 +1,6 @@
 //! Ask the sites of a run about their rows again: cross-validate it, and compare two models of the
-//! same rows. What is of single rows stays there; sums leave. A site can do its part alone, with the
-//! run's folder and its own rows.
+//! same rows. What is of single rows stays there; sums leave. A site can do its part alone, with
+//! the run's folder and its own rows.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -164,11 +164,11 @@ fn what_is_missing_in_new_rows_is_integrated_over() {
 /// are predicted by them, checks draw responses by both, and wards are left out one by one.
 #[test]
 fn effects_of_groups_go_with_values_that_are_missing() {
-    let walk = "[sampler]\nname = \"lmc\"\nstep = 1e-3\n[run]\nchains = 2\n";
+    let walk = "[sampler]\nname = \"lmc\"\nstep = 1e-2\n[run]\nchains = 2\n";
     let formula = "sick ~ age + mi(dose) + (1 | ward)";
     let walked = text("logistic", formula, "")
         .replace("[run]\n", walk)
-        .replace("effective_draws = 800", "iterations = 150\nburn_in = 10");
+        .replace("effective_draws = 800", "iterations = 60\nburn_in = 10");
     let record = recorded(walked);
     let names = ["intercept", "dose", "age", "sd(1 | ward)", "dose ~ 1", "dose ~ age", "sd(dose)"];
     assert_eq!(record.parameters, names);

@@ -377,9 +377,9 @@ fn tells(bytes: &[u8], number: f64) -> bool {
 }
 
 /// Effects of groups are their site's: neither they nor the names of the groups are on the wire, or
-/// at the server, whether intercepts differ, or slopes. When the run is over each site has the draws
-/// of its own in its folder; it was told those of what all share for that, in bytes that are counted
-/// in the audit log.
+/// at the server, whether intercepts differ, or slopes. When the run is over each site has the
+/// draws of its own in its folder; it was told those of what all share for that, in bytes that are
+/// counted in the audit log.
 #[test]
 fn groups_and_their_effects_stay_at_their_site() {
     let wards = |text: &str| {

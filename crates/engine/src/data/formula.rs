@@ -467,8 +467,9 @@ pub fn without_groups(formula: &str) -> Result<(String, Option<GroupTerm>), Form
             return Err(later("groups by more than one column", fix));
         }
         if !added || found.is_some() {
-            let fix = "write one such part; (1 + x || group) has an intercept and a slope that are \
-                independent";
+            let fix = "write one such part: several that cross are one integral over all groups \
+                at once. A column for every site, `site`, may stand beside (1 | group); \
+                (1 + x || group) has an intercept and a slope that are independent";
             return Err(later("several effects of groups", fix));
         }
         let (mut intercept, mut slopes) = (true, Vec::new());
