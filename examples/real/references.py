@@ -125,22 +125,6 @@ def missing():
         sample("Heart disease, missing values as parameters (NUTS)", names, ["b", "sd_0", "sd_1"])
 
 
-def both():
-    import pymc as pm
-
-    d, x, ill = hospitals()
-    site, sites = pd.factorize(d.site)
-    with pm.Model():
-        t = incomplete(d, x)
-        tau = pm.HalfStudentT("tau", 3, 2.5)
-        effect = pm.Normal("effect", 0, tau, shape=len(sites))
-        pm.Bernoulli("y", logit_p=t + effect[site], observed=ill)
-        names = ["intercept", "thalach", "oldpeak", *x.columns, "sd(1 | site)", "sd(thalach)",
-                 "sd(oldpeak)"]
-        title = "Heart disease, missing values as parameters and (1 | site) (NUTS)"
-        sample(title, names, ["b", "tau", "sd_0", "sd_1"], draws=20000)
-
-
 def visits():
     import statsmodels.api as sm
 
@@ -183,6 +167,6 @@ def sample(title, names, variables, draws=4000):
     print(f"  at least {float(least):.0f} effective draws")
 
 
-ALL = {f.__name__: f for f in [cox, weibull, heart, missing, both, visits, party]}
+ALL = {f.__name__: f for f in [cox, weibull, heart, missing, visits, party]}
 for name in sys.argv[1:] or ALL:
     ALL[name]()

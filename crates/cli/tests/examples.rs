@@ -101,7 +101,6 @@ fn every_net_is_understood() {
 
 /// Real federations: config, sites, parameters.
 const REAL: &[(&str, usize, usize)] = &[
-    ("heart-both.toml", 4, 24),
     ("heart-missing.toml", 4, 32),
     ("heart-site.toml", 4, 7),
     ("lung-cox.toml", 18, 3),

@@ -22,8 +22,8 @@
 //! posterior of all that is shared is that of the model in which each is a parameter. The integral
 //! is a sum over equidistant points around the mode of the integrand, whose error is exponentially
 //! small ([`super::GroupEffects`]). With `E` the mean over the law of `u` given the row, and `l`
-//! the loss, `F_t = E l'` and, by parts, `F_h = E (l'' - l'^2)`: nothing is divided by `h`, which is 0
-//! where coefficients are. `m`, `V` and `G` are differentiated by hyper-dual numbers.
+//! the loss, `F_t = E l'` and, by parts, `F_h = E (l'' - l'^2)`: nothing is divided by `h`, which
+//! is 0 where coefficients are. `m`, `V` and `G` are differentiated by hyper-dual numbers.
 //!
 //! With effects of groups, `tau v` with `v ~ N(0, 1)` is added to the predictors of a group's rows,
 //! and integrated out in the same way around the integrals of its rows:
