@@ -139,6 +139,21 @@ fn gradients_of_residual_nets_have_the_bits_of_the_core() {
     same_gradients(&plan, &clients(&plan, &[9, 4], false));
 }
 
+/// Past two convolutions slopes go as they are: they are wanted twice, after filters took them.
+#[test]
+fn gradients_of_a_block_with_an_equal_shortcut_have_the_bits_of_the_core() {
+    use consilience_core::model::net::Shortcut;
+    for end in ["swish", "relu"] {
+        let inner = ["conv(9, 3, pad = 1, bias = false)", "frn", "swish", "conv(9, 3, pad = 1)"];
+        let inner = list(&[&inner[..], &["frn"]].concat());
+        let mut layers = list(&["conv(9, 3, pad = 1)", "swish"]);
+        layers.push(Layer::Residual { layers: inner, shortcut: Shortcut::Projection });
+        layers.extend(list(&[end, "conv(3, 3, pad = 1)", "frn", "swish", "flatten", "linear(3)"]));
+        let plan = plan(&layers, [2, 7, 12]);
+        same_gradients(&plan, &clients(&plan, &[9, 4], false));
+    }
+}
+
 /// More rows than go through the net together, and more than a block.
 #[test]
 fn gradients_of_many_rows_have_the_bits_of_the_core() {
