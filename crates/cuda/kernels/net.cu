@@ -155,7 +155,7 @@ struct Conv {
     u32 abreast;           // weights: how many a thread sums
     u32 chunk;             // so many output channels a block
     u32 group, band, slab; // samples and rows a block, and input channels at a time
-    u32 pitch, wide;       // from a row, or from the weights of an input, to the next in shared memory
+    u32 pitch, wide;       // in shared memory: from a row, or weights of an input, to the next
     u32 turned;            // weights: whether input channels lie next to each other in the room
 };
 
@@ -434,8 +434,8 @@ struct Dense {
     u32 pitch;             // from a row to the next in shared memory
 };
 
-// A block has `a.rows` rows and `a.chunk` outputs of one seat, and `a.slab` inputs at a time of both
-// in shared memory. A thread has one output of `R` rows.
+// A block has `a.rows` rows and `a.chunk` outputs of one seat, and `a.slab` inputs at a time of
+// both in shared memory. A thread has one output of `R` rows.
 template <int R> struct Rows {
     float sums[R];
 };
@@ -1256,8 +1256,9 @@ __device__ static inline Start step_start(const Step &a, u32 who, u32 at) {
     return s;
 }
 
-__device__ static inline double step_end(const Step &a, const Moment &now, const Party &party, u32 who,
-                                         u32 at, const Start &start, float shared, float own) {
+__device__ static inline double step_end(const Step &a, const Moment &now, const Party &party,
+                                         u32 who, u32 at, const Start &start, float shared,
+                                         float own) {
     double x = start.x, g = 0.0;
     u64 next = (u64)a.seats * a.wide;
     const float *sums = a.sums + (u64)(a.z ? 2 * who : who) * a.wide + at;
@@ -1355,8 +1356,8 @@ extern "C" __global__ void step(Step a) {
     THREADS step_thread(a, own, shared);
 }
 
-// The same in two kernels, of which the first needs no gradient: its normals lie in memory, those of
-// everybody behind those of all parties.
+// The same in two kernels, of which the first needs no gradient: its normals lie in memory, those
+// of everybody behind those of all parties.
 __device__ static inline bool wanted(const Step &a) {
     bool everybody = blockIdx.y == gridDim.y - 1;
     return everybody ? a.parties[0].shared != 0.0 : a.parties[blockIdx.y].own != 0.0;

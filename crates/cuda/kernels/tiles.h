@@ -546,7 +546,8 @@ __device__ static __forceinline__ void sheet_end(const Conv &a, const Kernels<O,
     extern "C" __global__ void BOUNDS(256, 2) NAME(Conv a) { \
         SHARED(images) \
         u32 tall = S * (a.band - 1) + K; \
-        u32 side = tall * a.pitch + (tall * a.pitch / 4 % 2 ? 0 : 4), across = (a.columns + 3) / 4 * 4; \
+        u32 side = tall * a.pitch + (tall * a.pitch / 4 % 2 ? 0 : 4); \
+        u32 across = (a.columns + 3) / 4 * 4; \
         u32 face = a.band * across + (a.band * across / 4 % 2 ? 0 : 4); \
         float *slopes = images + a.slab * side; \
         using Sums = Kernels<O, K>; \

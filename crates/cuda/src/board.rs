@@ -20,8 +20,9 @@ use crate::args::{Plain, bytes};
 pub(crate) const KERNELS: [&str; 45] = [
     "conv_5_1", "conv_3_1", "conv_3_2", "conv_1_1", "conv_1_2", "conv_any",
     "conv_slopes_5_1", "conv_slopes_3_1", "conv_slopes_3_2", "conv_slopes_1_1", "conv_slopes_1_2",
-    "conv_slopes_any", "conv_3_1_many", "conv_slopes_3_1_many", "conv_weights_3_1_few", "conv_weights_3_1", "conv_weights_3_2",
-    "conv_weights_1_1", "conv_weights_1_2", "conv_weights", "conv_weights_staged",
+    "conv_slopes_any", "conv_3_1_many", "conv_slopes_3_1_many", "conv_weights_3_1_few",
+    "conv_weights_3_1", "conv_weights_3_2", "conv_weights_1_1", "conv_weights_1_2",
+    "conv_weights", "conv_weights_staged",
     "conv_weights_sum", "dense_8", "dense_32", "dense_slopes", "dense_weights", "max_pool",
     "max_pool_slopes", "avg_pool", "avg_pool_slopes", "activate", "activate_slopes", "add", "skip",
     "norm_rates", "norm_forth", "norm_sums", "norm_weights", "norm_slopes", "norm_filters",
