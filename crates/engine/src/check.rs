@@ -8,7 +8,6 @@
 
 mod apart;
 mod counts;
-mod risks;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +19,6 @@ use consilience_core::rng::{ClientId, Purpose, Seed};
 use consilience_core::simd::{exp, ln};
 use counts::{Bins, Explained, Kind, Sums, above, compared, label, off, statistics_of};
 use rayon::prelude::*;
-use risks::Risks;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
@@ -146,6 +144,9 @@ pub fn prior_check(config: &Config) -> Result<Check, LooError> {
 /// it was left out.
 pub(crate) fn after_a_run(config: &Config, record: &Record) -> Result<Option<Check>, String> {
     let model = config.target.model.of_rows();
+    if model.as_ref().is_some_and(|model| model.is_whole()) {
+        return Ok(None);
+    }
     let all = record.draws.chains() * record.draws.length();
     if config.privacy.is_some() || config.target.temperature != 1.0 || all < LEAST {
         return Ok(None);
@@ -181,8 +182,6 @@ struct SiteView {
     response: Vec<f64>,
     groups: Vec<u32>,
     effects: Option<Effects>,
-    /// Its events, where the model says which rows have them and not when.
-    risks: Option<Risks>,
 }
 
 /// What a site sends.
@@ -217,7 +216,7 @@ impl<'a> Question<'a> {
         if all < LEAST {
             return Err(LooError::TooFewToCheck { draws: all });
         }
-        if model.is_whole() && prior {
+        if model.is_whole() {
             return Err(LooError::NoLaw {
                 why: "Cox regression leaves open when events come; model = \"weibull\" says it",
             });
@@ -263,16 +262,7 @@ impl<'a> Question<'a> {
         };
         let (offset, response) = (site.rows.offset, site.rows.response);
         let (name, design) = (site.name, site.design);
-        let risks = self.model.is_whole().then(|| {
-            let mut risk = vec![0.0; design.rows()];
-            for draw in &self.draws {
-                let all = self.model.adjusted_predictors(&design, &offset, draw);
-                let share = 1.0 / self.draws.len() as f64;
-                risk.iter_mut().zip(all).for_each(|(risk, t)| *risk += share * t);
-            }
-            Risks::new(&response, risk)
-        });
-        Ok(SiteView { name, place, design, offset, response, groups, effects, risks })
+        Ok(SiteView { name, place, design, offset, response, groups, effects })
     }
 
     /// The model given the effects of groups.
@@ -289,10 +279,6 @@ impl<'a> Question<'a> {
     fn first(&self, site: &SiteView) -> Sums {
         let (logs, mut sums) = (self.model.censors(), Sums::default());
         let free = Bins { kind: Kind::Numbers, edges: Vec::new(), centre: 0.0 };
-        if let Some(risks) = &site.risks {
-            risks.of_events().for_each(|risk| sums.add(risk, &free));
-            return sums;
-        }
         for y in site.response.iter().filter_map(|y| self.seen(*y)) {
             sums.add(if logs { ln(y) } else { y }, &free);
         }
@@ -309,10 +295,6 @@ impl<'a> Question<'a> {
         if let Some(classes) = model.classes() {
             let edges = (1..classes).map(|k| k as f64 - 0.5).collect();
             return Bins { kind: Kind::Classes, edges, centre: 0.0 };
-        }
-        if self.model.is_whole() {
-            let edges = steps(&[-1.0, -0.5, 0.0, 0.5, 1.0]);
-            return Bins { kind: Kind::Risks, edges, centre };
         }
         if logs {
             let edges = steps(&[-1.5, -1.0, -0.5, 0.0, 0.5, 1.0]).into_iter().map(exp);
@@ -338,13 +320,8 @@ impl<'a> Question<'a> {
     /// What a site sends then.
     fn tell(&self, site: &SiteView, bins: &Bins) -> Result<Told, LooError> {
         let mut observed = Sums::default();
-        match &site.risks {
-            Some(risks) => observed = risks.observed(bins),
-            None => {
-                let seen = site.response.iter().filter_map(|y| self.seen(*y));
-                seen.for_each(|y| observed.add(y, bins));
-            }
-        }
+        let seen = site.response.iter().filter_map(|y| self.seen(*y));
+        seen.for_each(|y| observed.add(y, bins));
         let replicate = |k: usize| self.replicate(site, k, bins);
         let drawn: Option<Vec<(Sums, Explained)>> =
             (0..self.draws.len()).into_par_iter().map(replicate).collect();
@@ -392,10 +369,6 @@ impl<'a> Question<'a> {
         let client = ClientId(site.place as u32);
         let mut random = Random::new(self.seed.stream(Purpose::Replicate, client, k as u64));
         let mut predictors = self.predictors(site, k, &mut random);
-        if let Some(risks) = &site.risks {
-            let sums = risks.replicate(&predictors, bins, &mut random);
-            return Some((sums, Explained::default()));
-        }
         let (mut sums, mut explained, mut drawn) =
             (Sums::default(), Explained::default(), Vec::new());
         let rows = predictors.chunks_exact_mut(model.predictors()).zip(&site.response);
@@ -488,7 +461,7 @@ impl<'a> Question<'a> {
             self.doubt(&found, Doubt::Shape, most, &mut doubts);
             statistics.push(found);
         }
-        let is_event = matches!(bins.kind, Kind::Times | Kind::Risks);
+        let is_event = bins.kind == Kind::Times;
         let of_site = |sums: &Sums| match bins.kind {
             Kind::Times => sums.count as f64,
             _ => sums.moments()[0] + bins.centre,

@@ -21,16 +21,13 @@ pub(super) enum Kind {
     Counts,
     Times,
     Numbers,
-    /// Predictors of rows that have an event.
-    Risks,
 }
 
 /// Sums over responses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sums {
     pub(super) count: u64,
-    /// Of the responses less the centre, their squares and their cubes; of risks instead of cubes
-    /// those of late events less those of early ones.
+    /// Of the responses less the centre, their squares and their cubes.
     pub(super) powers: [f64; 3],
     pub(super) bins: Vec<u64>,
 }
@@ -44,14 +41,6 @@ impl Sums {
         self.powers[2] += off * off * off;
         self.bins.resize(bins.edges.len() + 1, 0);
         self.bins[bins.edges.partition_point(|edge| *edge < y)] += 1;
-    }
-
-    /// Add the risk of a row that has an event, in the later half of them or in the earlier.
-    pub(super) fn add_event(&mut self, risk: f64, is_late: bool, bins: &Bins) {
-        let late = self.powers[2];
-        self.add(risk, bins);
-        let off = risk - bins.centre;
-        self.powers[2] = late + if is_late { off } else { -off };
     }
 
     pub(super) fn merge(&mut self, other: &Sums) {
@@ -117,13 +106,6 @@ pub(super) fn statistics_of(bins: &Bins) -> Vec<(String, Doubt, Read)> {
         Kind::Times => vec![
             ("events".into(), Doubt::Centre, |sums, _| sums.count as f64),
             ("mean time of events".into(), Doubt::Shape, mean.2),
-        ],
-        Kind::Risks => vec![
-            ("mean risk of events".into(), Doubt::Centre, mean.2),
-            ("standard deviation of their risks".into(), Doubt::Spread, spread.2),
-            ("risks of late events less early ones".into(), Doubt::Lasting, |sums, _| {
-                2.0 * sums.powers[2] / sums.count as f64
-            }),
         ],
         Kind::Counts => vec![
             mean,

@@ -9,7 +9,7 @@ use consilience_core::error::DataError;
 use consilience_core::model::{Cox, Design, Model};
 use consilience_core::simd::exp;
 
-use super::{Doubt, Explains, ModelRow, Predicts, Reads, RowModel};
+use super::{Explains, ModelRow, Predicts, Reads, RowModel};
 
 /// Cox regression.
 pub const ROW: ModelRow = ModelRow {
@@ -65,18 +65,6 @@ impl RowModel for Proportional {
              Surv(time, status) ~ {}",
             right.unwrap_or(".")
         )
-    }
-
-    fn mend(&self, doubt: Doubt, _more: bool) -> &'static str {
-        match doubt {
-            Doubt::Lasting => {
-                "Hazards are not proportional: coefficients are means over time. Look at early and \
-                 late times by themselves: censor rows at a time, and leave out those that ended \
-                 before it"
-            }
-            Doubt::Sites => "Add products with site (x:site): a column works differently at sites",
-            _ => "Add functions of columns (log(x), ns(x, 3)) or products (a:b)",
-        }
     }
 
     fn ratio(&self) -> Option<&'static str> {

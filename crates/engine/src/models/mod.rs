@@ -272,8 +272,6 @@ pub enum Doubt {
     Shape,
     /// How sites differ.
     Sites,
-    /// Whether risks are the same ones early and late.
-    Lasting,
 }
 
 /// Rows in groups whose effects are integrated out.
