@@ -85,9 +85,10 @@ fn a_reference_point_that_moves_is_noticed() {
         Target::new((0..3).map(client).collect(), prior, Placement::Server, 1.0).unwrap()
     };
     let start_at = vec![0.2; features * classes];
-    let (step, batch, rate) = (Schedule::Constant(1e-2), Batch::Fraction(0.5), None);
-    for up in [Compressor::qsgd(4), Compressor::top_k(5)] {
-        let recipe = Recipe::Uplink(Uplink::qlsd_plus_plus(step, batch, 5, rate, up));
+    let step = Schedule::Constant(1e-3);
+    for up in [Compressor::qsgd(16), Compressor::qsgd(1 << 16)] {
+        let recipe = Uplink::qlsd_plus_plus(step, Batch::Fraction(0.5), 5, None, up);
+        let recipe = Recipe::Uplink(recipe);
         let [mut with, mut without] =
             [false, true].map(|plain| start(&recipe, &target(plain), &start_at, 5, 0));
         assert_eq!(with.draws(60), without.draws(60));

@@ -345,9 +345,12 @@ impl State for Client {
         visit.subject("a client of family A")?;
         self.site.state(visit)?;
         visit.flag("whether the memory has started", &mut self.started)?;
-        if let Some(position) = &mut self.position {
-            visit.vector("the position", position)?;
-        }
+        let mut anew = Vec::new();
+        let position = self.position.as_mut().unwrap_or_else(|| {
+            anew.resize(self.dim, 0.0); // the next order says it
+            &mut anew
+        });
+        visit.vector("the position", position)?;
         if !matches!(self.oracle, Oracle::Plain) {
             visit.vector("the reference point", &mut self.reference)?;
             self.references += 1;
