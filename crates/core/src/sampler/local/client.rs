@@ -304,7 +304,7 @@ fn carry(
         return None;
     }
     let first = server.cohort().first()?.index();
-    let mut place = clients[first].workspace()?.take();
+    let mut place = clients.first_mut()?.workspace()?.take(); // where it is between exchanges
     Workspace::at(&mut place, walker(&mut clients[first])?.x.len());
     let workspace = &mut **place.as_mut()?;
     ledger.down_to_all(server.cohort(), &order);
@@ -328,7 +328,7 @@ fn carry(
             server.absorb(id, &reply);
         }
     }
-    *clients[first].workspace()? = place;
+    *clients.first_mut()?.workspace()? = place;
     Some(server.advance())
 }
 

@@ -310,7 +310,7 @@ fn carry(
         return None;
     }
     let first = server.cohort().first()?.index();
-    let mut place = client(&mut clients[first])?.workspace.take();
+    let mut place = clients.first_mut()?.workspace()?.take(); // where it is between exchanges
     let Workspace { scratch, outgoing, packed, together, .. } = Workspace::at(&mut place, x.len());
     let count = server.cohort().len();
     together.vectors.clear();
@@ -336,7 +336,7 @@ fn carry(
     }
     ledger.up_from_all(server.cohort(), (round, Kind::Gradient), &together.bits);
     server.absorb_vectors(&together.vectors);
-    client(&mut clients[first])?.workspace = place;
+    *clients.first_mut()?.workspace()? = place;
     Some(server.advance())
 }
 
