@@ -214,9 +214,7 @@ fn load<S: Simd, const N: usize>(simd: S, vector: &[f64]) -> [Registers<S>; N] {
     for n in 0..N {
         let first = (n * LANES).min(vector.len() - LANES);
         let eight = S::as_simd_f64s(&vector[first..first + LANES]).0;
-        for h in 0..parts::<S>() {
-            eights[n][h] = eight[h];
-        }
+        eights[n][..parts::<S>()].copy_from_slice(eight);
     }
     eights
 }
@@ -227,9 +225,7 @@ fn store<S: Simd, const N: usize>(eights: &[Registers<S>; N], vector: &mut [f64]
     for n in 0..N {
         let first = (n * LANES).min(vector.len() - LANES);
         let eight = S::as_mut_simd_f64s(&mut vector[first..first + LANES]).0;
-        for h in 0..parts::<S>() {
-            eight[h] = eights[n][h];
-        }
+        eight.copy_from_slice(&eights[n][..parts::<S>()]);
     }
 }
 
