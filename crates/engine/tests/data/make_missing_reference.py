@@ -134,7 +134,8 @@ def main():
                 spread = draws.std(ddof=1)
                 error = spread / np.sqrt(effective(draws))
                 numbers = [draws.mean(), spread, error, mcse_sd(draws)]
-                out.writerow([f"{model}; wards" if grouped else model, name, *(repr(float(n)) for n in numbers)])
+                title = f"{model}; wards" if grouped else model
+                out.writerow([title, name, *(repr(float(n)) for n in numbers)])
 
 
 main()
