@@ -621,7 +621,7 @@ const FIELDS: &[Field] = &[
         "whole number",
         "4000",
         "how many effective draws of every parameter all chains together are to give: decides the \
-         iterations",
+         iterations. A run that comes out with up to a tenth fewer is left as it is",
     ),
     field(
         "run",
