@@ -287,8 +287,8 @@ fn environment(
     Ok(Ok(python))
 }
 
-/// Install what a file names: by uv, which takes a twentieth of the computing that pip takes, and by
-/// pip where uv cannot be had.
+/// Install what a file names: by uv, which takes a twentieth of the computing that pip takes, and
+/// by pip where uv cannot be had.
 fn installed(root: &Path, python: &Path, requirements: &str) -> bool {
     let done = |words: &[&str]| {
         let mut command = Command::new(python);

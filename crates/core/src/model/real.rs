@@ -43,8 +43,8 @@ pub trait Real:
     /// Exponential, clamped to positive, finite, normal numbers.
     fn exp(self) -> Self;
 
-    /// `self * a + b`, rounded once: in kernels alone, which are compiled for machines that have the
-    /// instruction. On others, and outside, it is a call with the same bits.
+    /// `self * a + b`, rounded once: in kernels alone, which are compiled for machines that have
+    /// the instruction. On others, and outside, it is a call with the same bits.
     fn fused(self, a: Self, b: Self) -> Self;
 
     /// The square root.

@@ -182,8 +182,8 @@ pub trait Device: State + Send {
     }
 }
 
-/// Carries a whole exchange in this process, or says `None` and has done nothing. Every client gives
-/// the answer that it gives alone, and is counted and folded in as alone, bit for bit.
+/// Carries a whole exchange in this process, or says `None` and has done nothing. Every client
+/// gives the answer that it gives alone, and is counted and folded in as alone, bit for bit.
 pub type Carrier = fn(&mut dyn Exchange, &mut [Box<dyn Device>], &mut Ledger) -> Option<Event>;
 
 /// Do what a device has begun by somebody else's model.

@@ -246,8 +246,8 @@ impl Server {
 }
 
 wide! {
-    /// `out += count * vector` for one vector after the other; eight coordinates at a time stay in a
-    /// register.
+    /// `out += count * vector` for one vector after the other; eight coordinates at a time stay in
+    /// a register.
     fn add_all<'a>(counts: &'a [f64], vectors: &'a [f64], out: &'a mut [f64]) -> () {
         let d = out.len();
         let (blocks, rest) = out.as_chunks_mut::<LANES>();
